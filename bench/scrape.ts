@@ -6,6 +6,7 @@ import { answerTo, metricsPages } from '../src/observe/pages.ts';
 import { startHttpServer, type HttpServer } from '../src/util/http-server.ts';
 import { newCounters, type ServicePortCounters } from '../src/proxysocket/counters.ts';
 import type { Engine } from '../src/proxysocket/engine.ts';
+import { NOTHING } from '../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../src/proxysocket/limits.ts';
 import type { EngineChange } from '../src/proxysocket/spec.ts';
 import { systemClock } from '../src/util/clock.ts';
@@ -81,12 +82,15 @@ async function measure(engine: Engine, plan: ScrapePlan) {
   await engine.apply(changes(plan.servicePorts));
   const metrics = createMetrics({ version: 'bench' });
   metrics.observe({
-    engine: engine.kind,
+    engine: {
+      kind: engine.kind,
+      snapshot: (names) =>
+        engine.snapshot(names).map((each) => Object.assign({}, each, { counters: BUSY })),
+      names: () => engine.names?.() ?? [],
+      inspect: async () => NOTHING,
+    },
     portal: 'none',
     limits: DEFAULT_LIMITS,
-    snapshot: (names) =>
-      engine.snapshot(names).map((each) => Object.assign({}, each, { counters: BUSY })),
-    names: () => engine.names?.(),
     problems: () => [],
   });
   const { server, url } = await serve(metrics);

@@ -142,7 +142,7 @@ async function run(each: StateFileCase, print: (line: string) => void): Promise<
 
 function startProxy() {
   const engine = createNodeEngine();
-  const portal = new NonePortal({ allocator: new PortAllocator(undefined, Math.random) });
+  const portal = new NonePortal(new PortAllocator(undefined, Math.random), '127.0.0.1');
   return { engine, proxier: new Proxier({ engine, portal }) };
 }
 

@@ -1,5 +1,5 @@
 /**
- * `npm test`: format, lint, types, generated code and size of files, then the tests, those of sockets once more
+ * `npm test`: format, lint, types and generated code, then the tests, those of sockets once more
  * against the `linux` engine, where there is one, and those of TCP with only what Node documents.
  *
  *     npm test                     everything
@@ -9,15 +9,12 @@
  * Ends with one plain line, `N passed, N failed, N skipped`; each check counts as one. With CI=true a test that is
  * skipped although it could run here is a failure.
  */
-import { globSync, readFileSync, statSync } from 'node:fs';
+import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { runChecks, toolScript, type Check } from './runner/check.ts';
-import { DOCUMENTED, hasLinuxEngine, WITH_LINUX } from './runner/linux-engine.ts';
+import { HAS_LINUX_ENGINE, runChecks, toolScript, type Check } from './runner/check.ts';
 import { runTests, tallyLine, type Tally, type TestProcess } from './runner/tap.ts';
 
 const ROOT = join(import.meta.dirname, '..');
-/** Lines of a file, generated ones aside. */
-const LONGEST = 400;
 /** At a time; many of them mostly wait. */
 const JOBS = 4;
 /** For one process, on a loaded machine. Seconds. */
@@ -27,7 +24,7 @@ const TIMEOUT_S = 240;
  * count the descriptors or the memory of their process.
  */
 const TOGETHER: Readonly<Record<string, RegExp>> = {
-  units: /^test\/(?:api|config|portal|proxier|roundrobin|service|sinks|store|util|vectors)\//,
+  units: /^test\/(?:api|config|portal|proxier|roundrobin|cli\/service|sinks|store|util|vectors)\//,
   tcp: /^test\/proxysocket\/tcp\/(?!limits|held-memory)/,
   sockets: /^test\/proxysocket\/(?:(?:udp|core|node)\/)?[^/]+$/,
   sources: /^test\/(?:client\/(?!memory)|kube\/(?!soak))/,
@@ -40,32 +37,20 @@ const LONG =
 const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
 /** What `test:fast` runs besides units. */
 const FAST = /^test\/proxysocket\/tcp\/(?:connect|half-close|limits|reset)\./;
+/** Test files that run once more with only what Node documents; see test/support/engine-under-test.ts. */
+const DOCUMENTED = /^test\/proxysocket\/(?:engine\.|tcp\/(?!connection|held-memory))/;
+/** And those that run once more against the `linux` engine. */
+const WITH_LINUX =
+  /^test\/proxysocket\/(?:udp\/|tcp\/(?!connection|held-memory)|(?:engine|new-process|inspect|live-limits)\.)/;
 
-const types: Check = { name: 'types', script: tool('typescript', 'tsc'), args: ['--noEmit'] };
-const lint: Check = {
-  name: 'lint',
-  script: tool('oxlint'),
-  args: ['--type-aware', '--deny-warnings'],
-};
+const check = (name: string, script: string, ...args: string[]): Check => ({ name, script, args });
+const types = check('types', toolScript(ROOT, 'typescript', 'tsc'), '--noEmit');
+const lint = check('lint', toolScript(ROOT, 'oxlint'), '--type-aware', '--deny-warnings');
 const others: readonly Check[] = [
-  { name: 'format', script: tool('prettier'), args: ['--check', '--log-level', 'warn', '.'] },
-  { name: 'prose', script: 'tools/prose/lint.ts', args: [] },
-  { name: 'generated', script: 'src/api/proto/generate.ts', args: ['--check'] },
-  { name: 'size', run: sizes },
+  check('format', toolScript(ROOT, 'prettier'), '--check', '--log-level', 'warn', '.'),
+  check('prose', 'tools/prose/lint.ts'),
+  check('generated', 'tools/generate/main.ts', '--check'),
 ];
-
-function tool(packageName: string, command?: string): string {
-  return toolScript(ROOT, packageName, command);
-}
-
-function sizes(): { ok: boolean; output: string } {
-  const long = globSync('{src,test}/**/*.ts', { cwd: ROOT })
-    .filter((file) => !/[\\/]generated[\\/]/.test(file))
-    .map((file) => ({ file, lines: readFileSync(join(ROOT, file), 'utf8').split('\n').length - 1 }))
-    .filter(({ lines }) => lines > LONGEST);
-  const output = long.map(({ file, lines }) => `${file}: ${lines} lines, more than ${LONGEST}\n`);
-  return { ok: long.length === 0, output: output.join('') };
-}
 
 function print(line: string): void {
   process.stdout.write(`${line}\n`);
@@ -88,14 +73,11 @@ async function main(args: readonly string[]): Promise<boolean> {
     print(`${result.ok ? 'ok  ' : 'FAIL'}  ${result.name} ${(result.ms / 1000).toFixed(1)} s`);
     if (!result.ok) print(result.output);
   });
-  const again = fast || !hasLinuxEngine(process.platform, process.version) ? [] : WITH_LINUX;
+  const again = (pattern: RegExp): string[] => files.filter((file) => !fast && pattern.test(file));
   const processes = [
     ...grouped(files),
-    ...grouped(
-      again.filter((file) => files.includes(file)),
-      'linux',
-    ),
-    ...grouped(fast ? [] : DOCUMENTED.filter((file) => files.includes(file)), 'documented'),
+    ...grouped(HAS_LINUX_ENGINE ? again(WITH_LINUX) : [], 'linux'),
+    ...grouped(again(DOCUMENTED), 'documented'),
   ];
   const longestFirst = processes.toSorted(
     (a, b) => Number(LONG.test(b.name)) - Number(LONG.test(a.name)),

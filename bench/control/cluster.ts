@@ -1,7 +1,7 @@
 /** The cluster of the benchmark: services with ten endpoints each, spread over nodes in three zones. */
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import { Service } from '../../src/api/generated/localv1/api.ts';
-import type { EndpointSource, GlobalTransaction } from '../../src/store/global-transaction.ts';
+import type { EndpointSource, GlobalTransaction } from '../../src/store/global-store.ts';
 
 export interface ClusterSize {
   readonly services: number;

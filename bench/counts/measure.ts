@@ -1,11 +1,11 @@
 /** What an engine does for one unit of work, as counts: the same on a fast machine and on a slow one. */
-import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import type { Socket as UdpSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { Dialogue } from '../support/dialogue.ts';
 import type { CountedEngine, Counts } from './program.ts';
-import { UdpEndpoint } from './udp-endpoint.ts';
+import { boundSocket, UdpEndpoint } from './udp-endpoint.ts';
 
 const PROGRAM = join(import.meta.dirname, 'program.ts');
 /** So that what has been warmed up is also compiled, and a slow machine counts the same. */
@@ -180,13 +180,6 @@ const DATAGRAM = Buffer.alloc(64, 'd');
 function echo(socket: Socket): void {
   socket.on('error', () => socket.destroy());
   socket.pipe(socket);
-}
-
-async function boundSocket(): Promise<UdpSocket> {
-  const socket = createSocket({ type: 'udp4', recvBufferSize: 1 << 20 });
-  socket.bind(0, '127.0.0.1');
-  await once(socket, 'listening');
-  return socket;
 }
 
 /** So many requests, one after the other. */

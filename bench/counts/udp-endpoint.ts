@@ -6,6 +6,13 @@ interface Held {
   readonly from: RemoteInfo;
 }
 
+export async function boundSocket(): Promise<Socket> {
+  const socket = createSocket({ type: 'udp4', recvBufferSize: 1 << 20 });
+  socket.bind(0, '127.0.0.1');
+  await once(socket, 'listening');
+  return socket;
+}
+
 /** Sends datagrams back: each at once, or many together. */
 export class UdpEndpoint {
   readonly #socket: Socket;
@@ -19,10 +26,7 @@ export class UdpEndpoint {
   }
 
   static async open(): Promise<UdpEndpoint> {
-    const socket = createSocket({ type: 'udp4', recvBufferSize: 1 << 20 });
-    socket.bind(0, '127.0.0.1');
-    await once(socket, 'listening');
-    return new UdpEndpoint(socket);
+    return new UdpEndpoint(await boundSocket());
   }
 
   get port(): number {

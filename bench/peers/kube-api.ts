@@ -1,5 +1,5 @@
 /** Runs beside kube-proxy: the Kubernetes API of our tests, with the services that are measured. */
-import { endpoints, node, service } from '../../test/support/fake-api/objects.ts';
+import { node, service } from '../../test/support/fake-api/objects.ts';
 import { FakeApi } from '../../test/support/fake-api/server.ts';
 import { answerRequests } from '../support/dialogue.ts';
 
@@ -38,7 +38,14 @@ const api = new FakeApi({});
 
 /** The service last: a client that sees it knows its endpoints. */
 function put({ key, address, ports, endpoints: addresses }: KubeService, endpointsOnly = false) {
-  api.upsert('endpoints', endpoints(key, addresses, ports && [...ports]));
+  // The older object of a service; it has no subset without addresses.
+  const [namespace = '', name = ''] = key.split('/');
+  const subset = {
+    addresses: addresses.map((ip) => ({ ip, nodeName: 'node-a' })),
+    ports: ports ?? [{ name: 'http', port: 8080, protocol: 'TCP' }],
+  };
+  const subsets = addresses.length > 0 && { subsets: [subset] };
+  api.upsert('endpoints', { metadata: { namespace, name }, ...subsets });
   if (endpointsOnly) return;
   api.upsert('services', service(key, address, ports && { spec: { ports: [...ports] } }));
 }

@@ -95,7 +95,11 @@ const servicePorts = (flag: string, text: string): number => count(flag, text, 1
 function knownPortals(): PortalWord[] {
   return (Object.keys(PORTALS) as PortalWord[]).filter((word) => {
     const command = ['file', '--input=none', 'to-local', 'to-userspace', ...PORTALS[word].flags];
-    return parse(command).kind === 'run';
+    try {
+      return parse(command).kind === 'run';
+    } catch {
+      return false;
+    }
   });
 }
 
@@ -176,22 +180,18 @@ function coldRows(results: readonly PortalResult[]): Rows {
 function changeRows(results: readonly PortalResult[]): Rows {
   const rows = results.flatMap(({ servicePorts, subject, changes }) =>
     CHANGE_KINDS.map((kind, index) => {
-      const { done, seen, seenInRow, processes } = changes[kind];
+      const { done, seen, processes } = changes[kind];
       return [
         index === 0 ? servicePorts.toLocaleString('en') : '',
         index === 0 ? subject : '',
         CHANGE_WORDS[kind],
         timesText(seen),
-        timesText(seenInRow),
         timesText(done),
         processes.toLocaleString('en'),
       ];
     }),
   );
-  return [
-    ['service ports', 'portal', 'change', 'seen, ms', 'seen in a row, ms', 'done, ms', 'processes'],
-    ...rows,
-  ];
+  return [['service ports', 'portal', 'change', 'seen, ms', 'done, ms', 'processes'], ...rows];
 }
 
 function timesText(times: Times | undefined): string {

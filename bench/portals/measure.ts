@@ -30,9 +30,9 @@ interface MeasureOptions {
 
 interface Sample {
   readonly kind: ChangeKind;
-  readonly done: number | undefined;
-  readonly seen: number | undefined;
-  readonly processes: number;
+  readonly done?: number | undefined;
+  readonly seen?: number | undefined;
+  readonly processes?: number;
 }
 
 /** After so many milliseconds the changes end, if there were enough for a median. */
@@ -66,7 +66,7 @@ export async function measure(options: MeasureOptions): Promise<PortalResult> {
     try {
       await startOver(subject);
       const { resident, anonymous } = memory(subject.pid) ?? NO_MEMORY;
-      const { changed, cpu } = await measureChanges(subject, client, options);
+      const changes = await measureChanges(subject, client, options);
       const idleCpu = await idle(subject, options.idleSeconds);
       return {
         subject: subject.name,
@@ -75,8 +75,7 @@ export async function measure(options: MeasureOptions): Promise<PortalResult> {
         cold: summarize(colds.map(({ ms }) => ms)) ?? none,
         coldCpu: summarize(colds.map(({ cpu }) => cpu))?.median ?? 0,
         coldProcesses: cold.processes,
-        changes: changed,
-        changeCpu: 1000 * cpu,
+        changes,
         idleCpu,
         resident,
         anonymous,
@@ -116,36 +115,35 @@ async function coldStart(subject: Subject, services: number): Promise<ColdStart 
   return { ...cold, cpu: cpuOf(subject) - before };
 }
 
-/** Changes with a rest after each, then changes without. CPU is that of one of the changes with a rest, in seconds. */
+/**
+ * Changes of a proxy at rest, which it reports as done, then as many that a client waits for: it tries so often that it
+ * would slow down the others.
+ */
 async function measureChanges(
   subject: Subject,
   client: Dialogue | undefined,
   { servicePorts, changes }: MeasureOptions,
-): Promise<{ changed: Record<ChangeKind, ChangeResult>; cpu: number }> {
-  const used = cpuOf(subject);
-  const rested: Sample[] = [];
+): Promise<Record<ChangeKind, ChangeResult>> {
+  const samples: Sample[] = [];
   let rounds = changes;
   // Kind by kind, so that none is measured in the wake of another: a change of rules runs a program.
   for (const kind of CHANGE_KINDS) {
     rounds = await upTo(rounds, async (round) => {
-      rested.push(await oneChange(subject, client, kind, servicePorts + round));
+      samples.push({ kind, ...(await done(subject, kind, servicePorts + round)) });
     });
   }
-  const cpu = (cpuOf(subject) - used) / rested.length;
-  const inRow: Sample[] = [];
-  await upTo(client === undefined ? 0 : changes, async (round) => {
-    const n = servicePorts + changes + round;
-    for (const kind of CHANGE_KINDS) {
-      inRow.push({ kind, done: undefined, processes: 0, ...(await see(subject, client, kind, n)) });
-    }
-  });
-  await subject.settled();
-  const changed = {
-    added: result('added', rested, inRow),
-    endpoint: result('endpoint', rested, inRow),
-    removed: result('removed', rested, inRow),
+  let seenRounds = client === undefined ? 0 : changes;
+  for (const kind of CHANGE_KINDS) {
+    seenRounds = await upTo(seenRounds, async (round) => {
+      const n = servicePorts + changes + round;
+      samples.push({ kind, seen: client && (await seen(subject, client, kind, n)) });
+    });
+  }
+  return {
+    added: result('added', samples),
+    endpoint: result('endpoint', samples),
+    removed: result('removed', samples),
   };
-  return { changed, cpu };
 }
 
 /** How long a proxy runs no program before its start counts as over, and how long that is waited for. */
@@ -177,50 +175,46 @@ async function upTo(times: number, action: (round: number) => Promise<void>): Pr
   return times;
 }
 
-async function oneChange(
+/** Makes a change and waits until the proxy has nothing to do for it any more. */
+async function done(
   subject: Subject,
-  client: Dialogue | undefined,
   kind: ChangeKind,
   n: number,
-): Promise<Sample> {
+): Promise<Pick<Sample, 'done' | 'processes'>> {
   const before = await subject.processes();
-  const { at, seen } = await see(subject, client, kind, n);
+  const at = await subject.change(kind, n);
   const doneAt = await subject.settled();
   const processes = (await subject.processes()) - before;
-  return { kind, seen, processes, done: doneAt === undefined ? undefined : doneAt - at };
+  return { done: doneAt && doneAt - at, processes };
 }
 
-/** Makes a change and waits until a client sees it. */
-async function see(
+/** Makes a change and waits until it is done. Resolves with when the client saw it, in milliseconds from the change. */
+async function seen(
   subject: Subject,
-  client: Dialogue | undefined,
+  client: Dialogue,
   kind: ChangeKind,
   n: number,
-): Promise<{ at: Moment; seen: number | undefined }> {
+): Promise<number> {
   const request: ClientRequest = {
     address: serviceAddress(n),
     port: SERVICE_PORT,
     until: SEEN[kind],
     within: SEEN_WITHIN,
   };
-  const seen = client?.ask<Moment>(request);
+  const answer = client.ask<Moment>(request);
   const at = await subject.change(kind, n);
-  const seenAt = await seen;
-  return { at, seen: seenAt === undefined ? undefined : Math.max(0, seenAt - at) };
+  const seenAt = await answer;
+  await subject.settled();
+  return Math.max(0, seenAt - at);
 }
 
-function result(
-  kind: ChangeKind,
-  rested: readonly Sample[],
-  inRow: readonly Sample[],
-): ChangeResult {
-  const known = (samples: readonly Sample[], pick: (sample: Sample) => number | undefined) =>
+function result(kind: ChangeKind, samples: readonly Sample[]): ChangeResult {
+  const known = (pick: (sample: Sample) => number | undefined) =>
     times(samples.flatMap((sample) => (sample.kind === kind ? (pick(sample) ?? []) : [])));
   return {
-    done: known(rested, ({ done }) => done),
-    seen: known(rested, ({ seen }) => seen),
-    seenInRow: known(inRow, ({ seen }) => seen),
-    processes: known(rested, ({ processes }) => processes)?.median ?? 0,
+    done: known((sample) => sample.done),
+    seen: known((sample) => sample.seen),
+    processes: known(({ processes }) => processes)?.median ?? 0,
   };
 }
 

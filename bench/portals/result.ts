@@ -13,13 +13,8 @@ export interface Times {
 export interface ChangeResult {
   /** Until the proxy has nothing to do for it any more; undefined where it does not report that. */
   readonly done: Times | undefined;
-  /**
-   * Until a client that tries all the time sees it, when the proxy was at rest before; undefined where
-   * no client could.
-   */
+  /** Until a client that tries all the time sees it; undefined where no client could. */
   readonly seen: Times | undefined;
-  /** The same when each change comes as soon as the one before it was seen. */
-  readonly seenInRow: Times | undefined;
   /** Programs run for one change, until it is done: the median. */
   readonly processes: number;
 }
@@ -36,8 +31,6 @@ export interface PortalResult {
   readonly coldCpu: number;
   readonly coldProcesses: number;
   readonly changes: Readonly<Record<ChangeKind, ChangeResult>>;
-  /** CPU of one change, programs included: the mean of all kinds. Milliseconds. */
-  readonly changeCpu: number;
   /** Share of one core while nothing changes. Per cent. */
   readonly idleCpu: number;
   /** Memory before the first change. Bytes. */

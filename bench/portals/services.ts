@@ -1,6 +1,6 @@
 /** The services that are measured: one cluster IP, one TCP port, two endpoints each. */
-import { buildService } from '../../src/file/build.ts';
-import type { GlobalTransaction } from '../../src/store/global-transaction.ts';
+import { writeItem } from '../../src/file/changes.ts';
+import type { GlobalTransaction } from '../../src/store/global-store.ts';
 import { ENDPOINT_ADDRESSES, ENDPOINT_PORT } from './network.ts';
 
 export const SERVICE_PORT = 80;
@@ -23,7 +23,7 @@ export function putService(
   addresses: readonly string[] = ENDPOINT_ADDRESSES,
 ): void {
   const name = serviceName(n);
-  const { service, endpoints } = buildService({
+  writeItem(transaction, {
     service: {
       namespace: NAMESPACE,
       name,
@@ -36,8 +36,6 @@ export function putService(
       endpoint: { ips: { v4: [address] } },
     })),
   });
-  transaction.setService(`${NAMESPACE}/${name}`, service);
-  transaction.setSource({ namespace: NAMESPACE, name, serviceName: name, endpoints });
 }
 
 /** Removes the n-th service and its endpoints. */

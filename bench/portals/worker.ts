@@ -3,7 +3,7 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { keepHeapSmall, smallUntilFirst } from '../../src/cli/sinks/small-heap.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
-import { parse } from '../../src/cli/parse.ts';
+import { parseRun } from '../../src/cli/parse.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { Proxier } from '../../src/proxier/proxier.ts';
@@ -64,10 +64,8 @@ function soon(action: () => void) {
 
 /** Options of the backend, as the command line gives them. */
 function readOptions(words: readonly string[]): UserspaceOptions {
-  const invocation = parse(['file', '--input=none', 'to-local', 'to-userspace', ...words]);
-  if (invocation.kind === 'usage-error') throw invocation.error;
-  if (invocation.kind !== 'run') throw new TypeError(`${words.join(' ')}: no flags of a backend`);
-  return invocation.sink.options as UserspaceOptions;
+  const { sink } = parseRun(['file', '--input=none', 'to-local', 'to-userspace', ...words]);
+  return sink.options as UserspaceOptions;
 }
 
 async function start(services: number): Promise<ColdStart> {

@@ -1,23 +1,15 @@
 import type { Stats } from 'node:fs';
-import { readdir, unlink } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
 import { KpngError, messageOf } from '../errors.ts';
 import type { Activation } from '../util/activation.ts';
-import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import type { Timer } from '../util/clock.ts';
-import { HttpConnections } from '../util/http-connections.ts';
-import { MAX_REQUEST_BYTES } from '../util/http-limits.ts';
-import type { HttpResponse, HttpRequest } from '../util/http-server.ts';
+import { HttpConnections, type HttpResponse, type HttpRequest } from '../util/http-connections.ts';
+import { keepListening } from '../util/http-server.ts';
 import { createServer } from '../util/node-http.ts';
 import { listenPrivately, SocketFile, isServed } from '../util/socket-file.ts';
 import { callAdmin } from './client.ts';
 import { failure } from './handler.ts';
 import { checkDirectory, isLocalName, isPipe, refusal } from './socket-path.ts';
-import type { StatusView } from './status.ts';
+import type { StatusView } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
-
-/** Delays between attempts to bind the socket: its holder may be a process that is about to end. */
-const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0.2 };
 
 /** Clients of one socket; `file`: of the socket, unless it is a pipe. */
 interface Server {
@@ -36,13 +28,10 @@ export function openAdminSocket(
   answer: (request: HttpRequest) => Promise<HttpResponse>,
   activation: Activation,
 ) {
-  const backoff = new Backoff(RETRY, Math.random);
   let server: Server | undefined;
   let ownServer: Server | undefined;
   let leaving: Promise<void> | undefined;
-  let running = Promise.resolve();
-  let timer: Timer | undefined;
-  let isOver = false;
+  let isClosed = false;
   let logged = '';
 
   // The socket of a dead process or of the predecessor is replaced atomically: a client always finds one of the two.
@@ -54,8 +43,6 @@ export function openAdminSocket(
       clock,
       answer: async (request) => refuse(request) ?? answer(request),
       onAnswerFailed: (page, err) => log.error('Rendering a page failed', { path: page, err }),
-      refuseBody: () =>
-        failure(413, 'KPNG_USAGE', `the request body is longer than ${MAX_REQUEST_BYTES} bytes`),
     });
     try {
       if (file === undefined) await listenPrivately(connections.server, at);
@@ -66,34 +53,24 @@ export function openAdminSocket(
     return { connections, file };
   };
 
-  const attempt = async (predecessor: number | undefined): Promise<void> => {
-    if (isOver) return;
-    try {
+  const stopTrying = keepListening({
+    clock,
+    activation,
+    async listen(predecessor) {
       server = await start(path, predecessor);
       if (logged === '') log.v(1, 'Serving the admin API', { path });
       else log.info('Serving the admin API again', { path });
-      await removeDeadSockets(path);
-    } catch (error) {
-      const retryInMs = Math.round(backoff.next());
-      const reason = messageOf(error);
-      if (reason !== logged) {
-        log.warn('Serving the admin API failed; retrying', { err: error, retryInMs });
+    },
+    onFailed(err, retryInMs) {
+      if (err.message !== logged) {
+        log.warn('Serving the admin API failed; retrying', { err, retryInMs });
       }
-      logged = reason;
-      if (isOver) return;
-      timer = clock.setTimer(retryInMs, () => void (running = attempt(predecessor)));
-    }
-  };
-  activation.onActive((predecessor) => (running = attempt(predecessor)));
-
-  const stopTrying = async (): Promise<void> => {
-    isOver = true;
-    timer?.cancel();
-    await running;
-  };
+      logged = err.message;
+    },
+  });
 
   const leave = async (): Promise<void> => {
-    if (isOver) return;
+    if (isClosed) return;
     await stopTrying();
     if (server?.file === undefined) return server?.connections.close();
     server.file.remove();
@@ -119,6 +96,7 @@ export function openAdminSocket(
     },
     /** Idempotent. */
     async close(): Promise<void> {
+      isClosed = true;
       await stopTrying();
       await leaving;
       for (const each of [server, ownServer]) {
@@ -167,19 +145,4 @@ async function checkReplaceable(
   if (holder !== undefined && holder.pid === predecessor) return;
   const who = holder && `process ${holder.pid} (${holder.command})`;
   throw refusal(path, `${who ?? 'an unknown process'} has it`);
-}
-
-/** Suffixes of the path: for a process that is being replaced, and for a socket that is being created. */
-const BESIDE = /^(?:\.\d+)?(?:~\d+)?$/;
-
-/** Removes sockets next to a path whose processes have ended. */
-async function removeDeadSockets(path: string): Promise<void> {
-  if (isPipe(path)) return;
-  const [folder, name] = [dirname(path), basename(path)];
-  for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => [])) {
-    if (entry.name === name || !entry.name.startsWith(name) || !entry.isSocket()) continue;
-    const found = join(folder, entry.name);
-    if (!BESIDE.test(entry.name.slice(name.length)) || (await isServed(found))) continue;
-    await unlink(found).catch(() => undefined);
-  }
 }

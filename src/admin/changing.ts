@@ -25,28 +25,71 @@ export interface StopOutcome {
 const MAX_LOG_LEVEL = 10;
 
 export function changingOperations(subject: ProcessSubject): Operation[] {
-  const level = (): { level: number } => ({ level: subject.log.verbosity });
-  const drains = drainer(subject);
+  const { health, log, clock } = subject;
+  let timer: Timer | undefined;
+
+  /** Without names: of all service ports. */
+  const outcomeOf = (what: string, names?: readonly string[]): DrainOutcome => {
+    const { active, count } = connectionsOf(subject, names);
+    return { what, servicePorts: names?.length ?? count, active };
+  };
+  const begin = async (what: Drain): Promise<DrainOutcome> => {
+    const { proxier } = proxyOf(subject);
+    const names = await proxier.drain(what).catch((error: unknown) => {
+      if (what.kind === 'process') health.change({ draining: proxier.drains.isAllDrained });
+      throw error;
+    });
+    const outcome = outcomeOf(drainText(what), names);
+    log.info('Draining: no new connections', { ...outcome });
+    return outcome;
+  };
+  const drain = async (what: Drain): Promise<DrainOutcome> => {
+    const { drains } = drainable(subject);
+    if (what.kind !== 'process') return begin(what);
+    // Health fails first, so that load balancers have time to use other nodes.
+    health.change({ draining: true });
+    timer?.cancel();
+    const delayMs = drains.isAllDrained ? 0 : (subject.drainDelayMs?.() ?? 0);
+    if (delayMs === 0) return begin(what);
+    timer = clock.setTimer(delayMs, () => {
+      begin(what).catch((err: unknown) => log.error('Draining failed', { err }));
+    });
+    const outcome = { ...outcomeOf(drainText(what)), inSeconds: delayMs / 1000 };
+    log.info('Draining after the drain delay; health checks fail from now on', { ...outcome });
+    return outcome;
+  };
+  const undrain = async (what: Drain): Promise<DrainOutcome> => {
+    const proxier = drainable(subject);
+    const isAll = what.kind === 'process';
+    // The end of the drain delay must not refuse new clients.
+    if (isAll) timer?.cancel();
+    const names = await proxier.undrain(isAll ? undefined : what);
+    if (isAll) health.change({ draining: false });
+    const outcome = outcomeOf(isAll ? 'all' : drainText(what), names);
+    log.info('No longer draining', { ...outcome });
+    return outcome;
+  };
+  const level = (): { level: number } => ({ level: log.verbosity });
   return [
     operation('private loglevel', 'the log level', level),
     operation('change loglevel level', 'changes the log level until the process ends', (input) => {
-      const given = input['level'] ?? '';
-      if (given === '') throw new KpngError('KPNG_USAGE', 'level: expected a number from 0 to 10');
-      const before = subject.log.verbosity;
-      const now = numberOf(input, 'level', { min: 0, max: MAX_LOG_LEVEL, byDefault: before });
-      subject.log.info('Log level changed', { from: before, to: now });
-      subject.log.setVerbosity(now);
+      const bounds = { min: 0, max: MAX_LOG_LEVEL, byDefault: NaN };
+      const to = numberOf(input, 'level', bounds);
+      if (Number.isNaN(to))
+        throw new KpngError('KPNG_USAGE', 'level: expected a number from 0 to 10');
+      log.info('Log level changed', { from: log.verbosity, to });
+      log.setVerbosity(to);
       return level();
     }),
     operation(
       'change drain service endpoint',
       'accepts no new connections for a service, an endpoint, or at all; open ones continue',
-      (input) => drains.drain(drainOf(input)),
+      (input) => drain(drainOf(input)),
     ),
     operation(
       'change undrain service endpoint',
       'removes a drain; without a name, all of them',
-      (input) => drains.undrain(drainOf(input)),
+      (input) => undrain(drainOf(input)),
     ),
     operation(
       'change stop',
@@ -61,9 +104,16 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
   ];
 }
 
-function drainOf({ service = '', endpoint = '' }: OperationInput): Drain {
+function drainOf(input: OperationInput): Drain {
+  const { service = '', endpoint = '' } = input;
+  if (endpoint === '' && service !== '') return { kind: 'service', service };
   if (endpoint === '') {
-    return service === '' ? { kind: 'process' } : { kind: 'service', service };
+    // A variable that is empty in a script must not drain the whole process.
+    if (Object.keys(input).length === 0) return { kind: 'process' };
+    throw new KpngError(
+      'KPNG_USAGE',
+      'service, endpoint: empty; leave them out to name everything',
+    );
   }
   const target = parseHostPort(endpoint);
   if (target === undefined || target.host === '' || target.port === 0) {
@@ -76,69 +126,13 @@ function drainOf({ service = '', endpoint = '' }: OperationInput): Drain {
 }
 
 /** Throws KPNG_ADMIN_REFUSED if the process accepts no new connections anyway. */
-function drainable(subject: ProcessSubject): ProxySubject {
+function drainable(subject: ProcessSubject): ProxySubject['proxier'] {
   const newProcess = subject.health.facts.replacedBy;
-  if (newProcess === undefined) return proxyOf(subject);
+  if (newProcess === undefined) return proxyOf(subject).proxier;
   throw new KpngError(
     'KPNG_ADMIN_REFUSED',
     `process ${newProcess} has taken over and accepts the new connections; process ${process.pid} accepts none`,
   );
-}
-
-/**
- * Begins and ends drains. With the drain of the whole process, health fails first, so that load balancers have time to
- * use other nodes.
- */
-function drainer(subject: ProcessSubject) {
-  const { health, log, clock } = subject;
-  let timer: Timer | undefined;
-
-  /** Without names: of all service ports. */
-  const outcomeOf = (what: string, names?: readonly string[]): DrainOutcome => {
-    const { active, count } = connectionsOf(subject, names);
-    return { what, servicePorts: names?.length ?? count, active };
-  };
-
-  const refuse = async (what: Drain): Promise<DrainOutcome> => {
-    const { proxier } = proxyOf(subject);
-    const names = await proxier.drain(what).catch((error: unknown) => {
-      if (what.kind === 'process') health.change({ draining: proxier.drains.isAllDrained });
-      throw error;
-    });
-    const outcome = outcomeOf(drainText(what), names);
-    log.info('Draining: no new connections', { ...outcome });
-    return outcome;
-  };
-
-  return {
-    async drain(what: Drain): Promise<DrainOutcome> {
-      const { proxier } = drainable(subject);
-      if (what.kind !== 'process') return refuse(what);
-      health.change({ draining: true });
-      timer?.cancel();
-      const delayMs = proxier.drains.isAllDrained ? 0 : (subject.drainDelayMs?.() ?? 0);
-      if (delayMs === 0) return refuse(what);
-      timer = clock.setTimer(delayMs, () => {
-        refuse(what).catch((err: unknown) => log.error('Draining failed', { err }));
-      });
-      const outcome = { ...outcomeOf(drainText(what)), inSeconds: delayMs / 1000 };
-      log.info('Draining after the drain delay; health checks fail from now on', { ...outcome });
-      return outcome;
-    },
-
-    /** Without a name, removes all drains. */
-    async undrain(what: Drain): Promise<DrainOutcome> {
-      const { proxier } = drainable(subject);
-      const isAll = what.kind === 'process';
-      // The end of the drain delay must not refuse new clients.
-      if (isAll) timer?.cancel();
-      const names = await proxier.undrain(isAll ? undefined : what);
-      if (isAll) health.change({ draining: false });
-      const outcome = outcomeOf(isAll ? 'all' : drainText(what), names);
-      log.info('No longer draining', { ...outcome });
-      return outcome;
-    },
-  };
 }
 
 /** How many connections and sessions some service ports have, or all of them. */

@@ -1,5 +1,10 @@
 import { KpngError, messageOf } from '../errors.ts';
-import { json, JSON_TYPE, type HttpResponse, type HttpRequest } from '../util/http-server.ts';
+import {
+  json,
+  type HttpResponse,
+  type HttpRequest,
+  MAX_REQUEST_BYTES,
+} from '../util/http-connections.ts';
 import type { SerialQueue } from '../util/serial-queue.ts';
 
 const PREFIX = '/v1/';
@@ -8,18 +13,15 @@ export interface ErrorBody {
   readonly error: { readonly code: string; readonly message: string };
 }
 
-export interface AdminAccess {
-  readonly operations: readonly Operation[];
-  /** Runs one read operation at a time, so that many clients need no more memory than one. */
-  readonly reading: SerialQueue;
-  /** Whether it is the admin socket, whose clients may run every operation. */
-  readonly trusted: boolean;
-}
-
-/** Answers an API request; undefined for any other path. */
+/**
+ * Answers an API request; undefined for any other path. `reading` runs one read operation at a time, so that many clients
+ * need no more memory than one; `isTrusted`: the client may run every operation, as on the admin socket.
+ */
 export async function answerAdmin(
   request: HttpRequest,
-  { operations, reading, trusted }: AdminAccess,
+  operations: readonly Operation[],
+  reading: SerialQueue,
+  isTrusted: boolean,
 ): Promise<HttpResponse | undefined> {
   const { method, path } = request;
   if (!path.startsWith(PREFIX)) return undefined;
@@ -39,25 +41,22 @@ export async function answerAdmin(
       ? failure(404, 'KPNG_USAGE', `there is no operation ${JSON.stringify(name)}`)
       : failure(405, 'KPNG_USAGE', `${name} needs the method ${methodOf(other)}`);
   }
-  if (found.access !== 'read' && !trusted) {
+  if (found.access !== 'read' && !isTrusted) {
     return failure(403, 'KPNG_ADMIN_REFUSED', `${name} is available on the admin socket only`);
   }
+  const text = isTrusted ? await request.readBody() : '';
+  if (text === undefined) {
+    const message = `the request body is longer than ${MAX_REQUEST_BYTES} bytes`;
+    return failure(413, 'KPNG_USAGE', message);
+  }
   try {
-    const input = inputOf(request, found);
+    const input = inputOf(request.query, text, found);
     const { signal } = request;
     const run = async (): Promise<unknown> => {
       signal.throwIfAborted();
       return found.run(input, signal);
     };
-    const result = await (found.access === 'change' ? run() : reading.run(run));
-    if (typeof result !== 'object' || result === null || !(Symbol.asyncIterator in result)) {
-      return json(200, result);
-    }
-    const body = result as AsyncIterable<string>;
-    const { download } = found;
-    if (download === undefined) return { status: 200, type: JSON_TYPE, body };
-    const headers = { 'content-disposition': `attachment; filename="${download.fileName}"` };
-    return { status: 200, type: download.type, body, headers };
+    return found.respond(await (found.access === 'change' ? run() : reading.run(run)));
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     return failure(error.code === 'KPNG_USAGE' ? 400 : 409, error.code, messageOf(error));
@@ -65,7 +64,7 @@ export async function answerAdmin(
 }
 
 /** The query and a JSON object of texts and numbers. Throws KPNG_USAGE, also for unknown inputs. */
-function inputOf({ query, body }: HttpRequest, { name, inputs }: Operation): OperationInput {
+function inputOf(query: string, body: string, { name, inputs }: Operation): OperationInput {
   const input = { ...Object.fromEntries(new URLSearchParams(query)), ...textsOf(body) };
   for (const given of Object.keys(input)) {
     if (inputs.includes(given)) continue;
@@ -120,19 +119,24 @@ export interface Operation {
   readonly access: Access;
   /** Names of the accepted inputs; any other is refused. */
   readonly inputs: readonly string[];
-  /** A download of this name with text that is not JSON. Absent: JSON. */
-  readonly download?: { readonly fileName: string; readonly type: string };
   /**
-   * Returns plain data, or pieces of text. Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be
-   * done. May stop and throw the signal's reason when no one waits for the response.
+   * Throws KPNG_USAGE for bad input, KPNG_ADMIN_REFUSED for what cannot be done. May stop and throw the signal's reason
+   * when no one waits for the response.
    */
   run(input: OperationInput, signal: AbortSignal): unknown;
+  /** Makes the response of what `run` returned. */
+  respond(result: unknown): HttpResponse;
 }
 
 /** An operation from its access, its name and its inputs, separated by blanks. */
-export function operation(spec: string, summary: string, run: Operation['run']): Operation {
+export function operation<Result>(
+  spec: string,
+  summary: string,
+  run: (input: OperationInput, signal: AbortSignal) => Result,
+  respond: (result: Awaited<Result>) => HttpResponse = (result) => json(200, result),
+): Operation {
   const [access, name = '', ...inputs] = spec.split(' ');
-  return { name, summary, access: access as Access, inputs, run };
+  return { name, summary, access: access as Access, inputs, run, respond };
 }
 
 function methodOf({ access }: Pick<Operation, 'access'>): 'GET' | 'POST' {

@@ -1,14 +1,14 @@
-import { type Activity, isSameActivity } from '../proxysocket/counters.ts';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import { snapshotParts, type SnapshotSource } from '../observe/parts.ts';
+import { isSameActivity, type Activity } from '../proxysocket/counters.ts';
+import type { Engine } from '../proxysocket/engine.ts';
 import {
   addTraffic,
   NO_TRAFFIC,
+  snapshotParts,
+  type SnapshotSource,
   totalsOf,
-  TRAFFIC_KEYS,
   type Traffic,
-  type TrafficSum,
-} from '../observe/service-summary.ts';
+  TRAFFIC_KEYS,
+} from '../observe/service-state.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 
 /** Maximum number of service ports with a history of their own: 3 MB. */
@@ -24,15 +24,10 @@ class Tracked {
   history: History | undefined;
   /** Samples in a row without any traffic. */
   idle = 0;
-  /** The round in which it was last seen. */
-  seen = 0;
 }
 
-export interface SamplerOptions extends SnapshotSource {
-  /** Whether any traffic has flowed since the last call; absent or undefined: only the counters show it. */
-  readonly activity?: () => Activity | undefined;
-  readonly clock: Clock;
-}
+/** `activity` shows whether any traffic has flowed since the last call; undefined: only the counters do. */
+export type SampledEngine = SnapshotSource & Required<Pick<Engine, 'activity'>>;
 
 /**
  * Samples the counters every other second, for rates and a history of the last five minutes: of all service ports
@@ -40,20 +35,22 @@ export interface SamplerOptions extends SnapshotSource {
  * sampling; its history is freed with its last connection. Sampling pauses while there is no traffic.
  */
 export class Sampler {
-  readonly #options: SamplerOptions;
-  readonly #tracked = new Map<string, Tracked>();
+  readonly #clock: Clock;
+  readonly #engine: () => SampledEngine | undefined;
+  #tracked = new Map<string, Tracked>();
   readonly #total = new History();
   #histories = 0;
-  #round = 0;
   #lastAt: number;
   #rates = NO_TRAFFIC;
   #activity: Activity | undefined;
-  #timer: Timer | undefined;
+  #timer: Timer;
 
-  constructor(options: SamplerOptions) {
-    this.#options = options;
-    this.#lastAt = options.clock.now();
-    this.#arm();
+  /** `engine` returns undefined until there is one. */
+  constructor(clock: Clock, engine: () => SampledEngine | undefined) {
+    this.#clock = clock;
+    this.#engine = engine;
+    this.#lastAt = clock.now();
+    this.#timer = this.#wait();
   }
 
   /** All service ports together. */
@@ -73,88 +70,66 @@ export class Sampler {
   }
 
   sparkOf(name: string): number[] | undefined {
-    return this.#tracked.get(name)?.history?.spark(SPARK_POINTS);
+    return this.#tracked.get(name)?.history?.spark();
   }
 
   /** Idempotent. */
   close(): void {
-    this.#timer?.cancel();
-    this.#timer = undefined;
+    this.#timer.cancel();
   }
 
-  #arm(): void {
-    this.#timer = this.#options.clock.setTimer(SAMPLE_MS, () => this.#begin());
-  }
-
-  #begin(): void {
-    const now = this.#options.clock.now();
-    const seconds = Math.max(now - this.#lastAt, 1) / 1000;
-    this.#lastAt = now;
-    const before = this.#activity;
-    // Read before the counters, so that traffic during the sampling counts as new the next time.
-    this.#activity = this.#options.activity?.();
-    if (before && this.#activity && isSameActivity(before, this.#activity)) {
-      for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
-      this.#finish(NO_TRAFFIC, this.#activity.active);
-      return;
-    }
-    this.#round += 1;
-    const sum = { ...NO_TRAFFIC, active: 0 };
-    this.#sampleParts(snapshotParts(this.#options), seconds, sum);
+  #wait(): Timer {
+    return this.#clock.setTimer(SAMPLE_MS, () => this.#continue(this.#sample()));
   }
 
   /** One part in this turn of the event loop, the others in later ones. */
-  #sampleParts(
-    parts: Iterator<readonly ServicePortSnapshot[], void>,
-    seconds: number,
-    sum: TrafficSum & { active: number },
-  ): void {
-    const part = parts.next();
-    if (part.done === true) {
-      for (const [name, tracked] of this.#tracked) {
-        if (tracked.seen === this.#round) continue;
-        this.#dropHistory(tracked);
-        this.#tracked.delete(name);
+  #continue(sample: Generator<void>): void {
+    const isDone = sample.next().done === true;
+    this.#timer = isDone ? this.#wait() : this.#clock.setTimer(0, () => this.#continue(sample));
+  }
+
+  *#sample(): Generator<void> {
+    const now = this.#clock.now();
+    const seconds = Math.max(now - this.#lastAt, 1) / 1000;
+    this.#lastAt = now;
+    const engine = this.#engine();
+    const before = this.#activity;
+    // Read before the counters, so that traffic during the sampling counts as new the next time.
+    this.#activity = engine?.activity();
+    const sum = { ...NO_TRAFFIC };
+    let active = 0;
+    if (before && this.#activity && isSameActivity(before, this.#activity)) {
+      for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
+      active = this.#activity.active;
+    } else {
+      const present = new Map<string, Tracked>();
+      for (const part of engine ? snapshotParts(engine) : []) {
+        for (const { name, counters } of part) {
+          const known = this.#tracked.get(name);
+          const totals = totalsOf(counters);
+          if (known === undefined && totals.connections + totals.errors === 0) continue;
+          const tracked = known ?? new Tracked();
+          present.set(name, tracked);
+          const rates = ratesBetween(tracked.totals, totals, seconds);
+          tracked.totals = totals;
+          tracked.active = counters.active;
+          this.#note(tracked, rates);
+          active += counters.active;
+          addTraffic(sum, rates);
+        }
+        yield;
       }
-      const { active, ...rates } = sum;
-      this.#finish(rates, active);
-      return;
+      this.#tracked = present;
+      this.#histories = [...present.values()].filter(({ history }) => history).length;
     }
-    for (const servicePort of part.value) {
-      const rates = this.#sampleOne(servicePort, seconds);
-      sum.active += servicePort.counters.active;
-      if (rates !== NO_TRAFFIC) addTraffic(sum, rates);
-    }
-    this.#timer = this.#options.clock.setTimer(0, () => this.#sampleParts(parts, seconds, sum));
-  }
-
-  #finish(rates: Traffic, active: number): void {
-    this.#rates = rates;
-    this.#total.add(rates, active);
-    this.#arm();
-  }
-
-  /** Records one service port; returns its current rates. */
-  #sampleOne({ name, counters }: ServicePortSnapshot, seconds: number): Traffic {
-    let tracked = this.#tracked.get(name);
-    const totals = totalsOf(counters);
-    if (tracked === undefined) {
-      if (totals.connections === 0 && totals.errors === 0) return NO_TRAFFIC;
-      tracked = new Tracked();
-      this.#tracked.set(name, tracked);
-    }
-    tracked.seen = this.#round;
-    const rates = ratesBetween(tracked.totals, totals, seconds);
-    tracked.totals = totals;
-    tracked.active = counters.active;
-    this.#note(tracked, rates);
-    return rates;
+    this.#rates = sum;
+    this.#total.add(sum, active);
   }
 
   #note(tracked: Tracked, rates: Traffic): void {
     tracked.rates = rates;
     tracked.idle = rates === NO_TRAFFIC && tracked.active === 0 ? tracked.idle + 1 : 0;
-    if (tracked.idle >= HISTORY_SAMPLES) this.#dropHistory(tracked);
+    if (tracked.idle >= HISTORY_SAMPLES) tracked.history = undefined;
     else if (
       tracked.idle === 0 &&
       tracked.history === undefined &&
@@ -164,12 +139,6 @@ export class Sampler {
       this.#histories += 1;
     }
     tracked.history?.add(rates, tracked.active);
-  }
-
-  #dropHistory(tracked: Tracked): void {
-    if (tracked.history === undefined) return;
-    tracked.history = undefined;
-    this.#histories -= 1;
   }
 }
 
@@ -196,49 +165,44 @@ export type HistoryView = ReturnType<History['view']>;
 
 /** The last samples of some numbers, in memory of a fixed size: 3,000 bytes. */
 export class History {
+  /** One sample after another, the newest at the end. */
   readonly #values = new Float32Array(HISTORY_SAMPLES * SERIES.length);
-  #next = 0;
   #filled = 0;
 
   add(rates: Traffic, active: number): void {
-    const values = { ...rates, active };
-    const at = this.#next * SERIES.length;
-    for (const [index, name] of SERIES.entries()) this.#values[at + index] = values[name];
-    this.#next = (this.#next + 1) % HISTORY_SAMPLES;
+    const sample = { ...rates, active };
+    this.#values.copyWithin(0, SERIES.length);
+    this.#values.set(
+      SERIES.map((name) => sample[name]),
+      this.#values.length - SERIES.length,
+    );
     this.#filled = Math.min(this.#filled + 1, HISTORY_SAMPLES);
   }
 
   view(service: string | null) {
-    const series = SERIES.map((name, index) => [name, this.#series(index)]);
+    // Rounded to the resolution of the plot, for a short page.
+    const rounded = (value: number): number =>
+      value >= 100 ? Math.round(value) : Math.round(value * 10) / 10;
+    const series = SERIES.map((name) => [name, this.#series(name).map(rounded)]);
     const named = Object.fromEntries(series) as Record<(typeof SERIES)[number], number[]>;
     return { service, intervalSeconds: SAMPLE_MS / 1000, ...named };
   }
 
-  /** Bytes per second in both directions over the whole time, as the mean of each of `points` parts. */
-  spark(points: number): number[] {
-    const part = HISTORY_SAMPLES / points;
-    const sums = Array.from({ length: points }, () => 0);
-    for (let age = 0; age < this.#filled; age += 1) {
-      const at = this.#offset(age);
-      const bytes = (this.#values[at + 1] ?? 0) + (this.#values[at + 2] ?? 0);
-      const point = points - 1 - Math.floor(age / part);
-      sums[point] = (sums[point] ?? 0) + bytes / part;
+  /** Bytes per second in both directions over the whole time, as the mean of each of SPARK_POINTS parts. */
+  spark(): number[] {
+    const part = HISTORY_SAMPLES / SPARK_POINTS;
+    const sums = Array.from({ length: SPARK_POINTS }, () => 0);
+    const bytesOut = this.#series('bytesOut');
+    for (const [index, bytesIn] of this.#series('bytesIn').entries()) {
+      const point = Math.floor((HISTORY_SAMPLES - this.#filled + index) / part);
+      sums[point] = (sums[point] ?? 0) + (bytesIn + (bytesOut[index] ?? 0)) / part;
     }
     return sums.map(Math.round);
   }
 
-  /** Rounded to the resolution of the plot, for a short page. */
-  #series(index: number): number[] {
-    const list: number[] = [];
-    for (let age = this.#filled - 1; age >= 0; age -= 1) {
-      const value = this.#values[this.#offset(age) + index] ?? 0;
-      list.push(value >= 100 ? Math.round(value) : Math.round(value * 10) / 10);
-    }
-    return list;
-  }
-
-  /** Position of the sample of a given age; 0 is the newest. */
-  #offset(age: number): number {
-    return ((this.#next - 1 - age + 2 * HISTORY_SAMPLES) % HISTORY_SAMPLES) * SERIES.length;
+  #series(name: (typeof SERIES)[number]): number[] {
+    const at = SERIES.indexOf(name);
+    const values = this.#values.filter((_, index) => index % SERIES.length === at);
+    return [...values.subarray(HISTORY_SAMPLES - this.#filled)];
   }
 }

@@ -1,17 +1,18 @@
 import type { DesiredServicePort } from '../proxier/wanted.ts';
 import { errorsIn } from '../proxysocket/counters.ts';
-import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import type { FailingEndpoints } from '../proxysocket/inspect.ts';
-import { PER_PART, snapshotParts, type Parts } from '../observe/parts.ts';
-import { totalsOf } from '../observe/service-summary.ts';
-import type { Sampler } from './sampler.ts';
 import {
-  factsOf,
-  noStates,
-  SERVICE_STATES,
   type Facts,
+  factsOf,
+  failingOf,
+  inTurns,
+  noStates,
+  partsOf,
+  SERVICE_STATES,
   type ServiceState,
+  snapshotParts,
+  totalsOf,
 } from '../observe/service-state.ts';
+import type { Sampler } from './sampler.ts';
 import { formatHostPort } from '../util/host-port.ts';
 import type { ProxySubject } from './subject.ts';
 
@@ -41,60 +42,45 @@ export interface ServicesQuery {
   readonly limit: number;
 }
 
-/** A page of service ports. */
-export interface ServicesView {
-  readonly total: number;
-  /** Those that match the search and the state. */
-  readonly matched: number;
-  readonly offset: number;
-  readonly rows: readonly ServiceRow[];
-  /** Service ports in each state, before the search. */
-  readonly states: Readonly<Record<ServiceState, number>>;
-}
-
 /** One service port in a list. */
 export type ServiceRow = ReturnType<typeof rowOf>;
 
-type Subject = Pick<ProxySubject, 'engine' | 'proxier' | 'desired'>;
-type Rates = Pick<Sampler, 'ratesOf' | 'sparkOf'>;
+/** A page of service ports. */
+export type ServicesView = Awaited<ReturnType<typeof listServices>>;
 
 /**
- * A page of the service ports, found and sorted here so that a reader only gets what it shows. `failing`: endpoints to
- * which the last connection failed.
+ * A page of the service ports, found and sorted here so that a reader only gets what it shows. `states`: of all
+ * service ports; `matched`: those that match the search and the state. Rejects with the signal's reason when that aborts.
  */
-export function* listServices(
-  subject: Subject,
-  rates: Rates,
+export async function listServices(
+  subject: ProxySubject,
+  rates: Sampler,
   query: ServicesQuery,
-  failing: FailingEndpoints,
-): Parts<ServicesView> {
+  signal?: AbortSignal,
+) {
+  const failing = await failingOf(subject.engine);
   const states = noStates();
   const words = query.search.toLowerCase().split(/\s+/).filter(Boolean);
   const list = subject.desired();
   const addresses = words.length === 0 ? undefined : named(list);
   const entries: Facts[] = [];
   let total = 0;
-  const add = (snapshot: ServicePortSnapshot): void => {
-    total += 1;
-    const entry = factsOf(snapshot, subject.proxier, failing);
-    states[entry.state] += 1;
-    if (!isWanted(entry, query.state, rates)) return;
-    if (addresses !== undefined && !matches(words, snapshot.name, addresses)) return;
-    entries.push(entry);
-  };
-  for (const part of snapshotParts(subject.engine)) {
-    part.forEach(add);
-    yield;
+  for await (const part of inTurns(snapshotParts(subject.engine), signal)) {
+    total += part.length;
+    for (const snapshot of part) {
+      const entry = factsOf(snapshot, subject.proxier, failing);
+      states[entry.state] += 1;
+      if (!isWanted(entry, query.state, rates)) continue;
+      if (addresses === undefined || matches(words, snapshot.name, addresses)) entries.push(entry);
+    }
   }
   sortEntries(entries, query, rates);
-  yield;
   const page = entries.slice(query.offset, query.offset + query.limit);
   const shown = new Set(page.map(({ snapshot }) => snapshot.name));
   const desired = named(list.filter(({ spec }) => shown.has(spec.name)));
   const rows: ServiceRow[] = [];
-  for (const [index, entry] of page.entries()) {
-    if (index % PER_PART === 0) yield;
-    rows.push(rowOf(entry, desired.get(entry.snapshot.name), rates));
+  for await (const part of inTurns(partsOf(page), signal)) {
+    rows.push(...part.map((entry) => rowOf(entry, desired.get(entry.snapshot.name), rates)));
   }
   return { total, matched: entries.length, offset: query.offset, rows, states };
 }
@@ -106,7 +92,7 @@ export function addressesOf(port: DesiredServicePort | undefined): string[] {
   );
 }
 
-export function rowOf(entry: Facts, desired: DesiredServicePort | undefined, rates: Rates) {
+export function rowOf(entry: Facts, desired: DesiredServicePort | undefined, rates: Sampler) {
   const { snapshot, state, failedListeners: failed } = entry;
   const { name, protocol, counters, listeners, endpoints } = snapshot;
   const spark = rates.sparkOf(name);
@@ -131,7 +117,7 @@ function acceptingOf({ usable, failing }: Facts): number {
 function isWanted(
   { snapshot, state }: Facts,
   wanted: ServicesQuery['state'],
-  rates: Rates,
+  rates: Sampler,
 ): boolean {
   if (wanted === 'all') return true;
   if (wanted === 'problems') return state !== 'ok';
@@ -156,7 +142,7 @@ function matches(words: readonly string[], name: string, desired: Named): boolea
 }
 
 /** Numbers descending, names ascending, states from the worst on; ties by name. */
-function sortEntries(entries: Facts[], { sort, reverse }: ServicesQuery, rates: Rates): void {
+function sortEntries(entries: Facts[], { sort, reverse }: ServicesQuery, rates: Sampler): void {
   const sign = reverse ? -1 : 1;
   const byName = (a: Facts, b: Facts): number => (a.snapshot.name < b.snapshot.name ? -1 : 1);
   if (sort === 'name') {
@@ -168,7 +154,7 @@ function sortEntries(entries: Facts[], { sort, reverse }: ServicesQuery, rates: 
   entries.sort((a, b) => sign * (value(b) - value(a)) || byName(a, b));
 }
 
-function valueOf(entry: Facts, sort: Exclude<SortKey, 'name'>, rates: Rates): number {
+function valueOf(entry: Facts, sort: Exclude<SortKey, 'name'>, rates: Sampler): number {
   const { snapshot } = entry;
   if (sort === 'state') return -SERVICE_STATES.indexOf(entry.state);
   if (sort === 'active') return snapshot.counters.active;
@@ -202,9 +188,8 @@ const COLUMNS: readonly (readonly [string, (row: ServiceRow) => string | number]
 /** Service ports as CSV (RFC 4180), in pieces. */
 export async function* csvOf(rows: readonly ServiceRow[]): AsyncGenerator<string> {
   yield lineOf(COLUMNS.map(([title]) => title));
-  for (let start = 0; start < rows.length; start += PER_PART) {
-    const some = rows.slice(start, start + PER_PART);
-    yield some.map((row) => lineOf(COLUMNS.map(([, value]) => value(row)))).join('');
+  for (const part of partsOf(rows)) {
+    yield part.map((row) => lineOf(COLUMNS.map(([, value]) => value(row)))).join('');
   }
 }
 

@@ -1,20 +1,19 @@
-import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { MAX_LISTED } from '../proxysocket/inspect.ts';
-import {
-  csvOf,
-  listServices,
-  MAX_ROWS,
-  type ServicesQuery,
-  type ServicesView,
-  SORT_KEYS,
-} from './services.ts';
+import { LIMIT_NAMES } from '../proxysocket/limits.ts';
+import { csvOf, listServices, MAX_ROWS, type ServicesQuery, SORT_KEYS } from './services.ts';
 import { describeServices, namesOf } from './details.ts';
-import { failingOf, SERVICE_STATES } from '../observe/service-state.ts';
-import { statusOf } from './status.ts';
+import {
+  inTurns,
+  partsOf,
+  SERVICE_STATES,
+  type ServiceSummary,
+  summaryOf,
+  type Traffic,
+} from '../observe/service-state.ts';
 import { History, type Sampler } from './sampler.ts';
+import { JSON_TYPE } from '../util/http-connections.ts';
 import { nameHint } from '../util/suggest.ts';
-import { runInParts } from '../observe/parts.ts';
 import { numberOf, operation, type Operation, type OperationInput, wordOf } from './handler.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 
@@ -22,10 +21,8 @@ import type { ProcessSubject, ProxySubject } from './subject.ts';
 const DUMP_PIECE = 100;
 
 export function standardOperations(subject: ProcessSubject, sampler: Sampler): Operation[] {
-  const listed = async (query: ServicesQuery, signal: AbortSignal): Promise<ServicesView> => {
-    const proxy = proxyOf(subject);
-    return runInParts(listServices(proxy, sampler, query, await failingOf(proxy.engine)), signal);
-  };
+  const listed = (query: ServicesQuery, signal: AbortSignal) =>
+    listServices(proxyOf(subject), sampler, query, signal);
   return [
     operation(
       'read status',
@@ -37,15 +34,17 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       'a page of the service ports',
       (input, signal) => listed(servicesQuery(input), signal),
     ),
-    {
-      ...operation(
-        'read services.csv search state sort order',
-        'all service ports that the search and the state leave, as CSV',
-        async (input, signal) =>
-          csvOf((await listed({ ...servicesQuery(input), limit: Infinity }, signal)).rows),
-      ),
-      download: { fileName: 'services.csv', type: 'text/csv; charset=utf-8' },
-    },
+    operation(
+      'read services.csv search state sort order',
+      'all service ports that the search and the state leave, as CSV',
+      (input, signal) => listed({ ...servicesQuery(input), limit: Infinity }, signal),
+      ({ rows }) => ({
+        status: 200,
+        type: 'text/csv; charset=utf-8',
+        headers: { 'content-disposition': 'attachment; filename="services.csv"' },
+        body: csvOf(rows),
+      }),
+    ),
     operation(
       'read service name',
       'everything about one service port, or the ports of one service',
@@ -68,8 +67,11 @@ export function standardOperations(subject: ProcessSubject, sampler: Sampler): O
       'open connections and sessions, the oldest first',
       (input) => connectionsOf(proxyOf(subject), input),
     ),
-    operation('private dump', 'everything, for a bug report', (_, signal) =>
-      dumpOf(subject, sampler, signal),
+    operation(
+      'private dump',
+      'everything, for a bug report',
+      (_, signal) => dumpOf(subject, sampler, signal),
+      (body) => ({ status: 200, type: JSON_TYPE, body }),
     ),
   ];
 }
@@ -142,12 +144,12 @@ async function* dumpOf(
   if (proxy !== undefined) {
     yield `,"connections":${JSON.stringify(await connectionsOf(proxy, {}))}`;
     yield ',"services":[';
-    const names = proxy.engine.names() ?? proxy.engine.snapshot().map(({ name }) => name);
-    for (let start = 0; start < names.length; start += DUMP_PIECE) {
-      const some = await describeServices(proxy, sampler, names.slice(start, start + DUMP_PIECE));
+    let separator = '';
+    for await (const names of inTurns(partsOf(proxy.engine.names(), DUMP_PIECE))) {
+      const some = await describeServices(proxy, sampler, names);
       const text = some.map((each) => JSON.stringify(each)).join(',');
-      if (text !== '') yield start === 0 ? text : `,${text}`;
-      await setImmediate();
+      if (text !== '') yield separator + text;
+      if (text !== '') separator = ',';
     }
     yield ']';
   }
@@ -158,4 +160,74 @@ function countsOf(words: readonly string[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const word of words) counts[word] = (counts[word] ?? 0) + 1;
   return counts;
+}
+
+export type StatusView = Awaited<ReturnType<typeof statusOf>>;
+export type SourceView = NonNullable<StatusView['source']>;
+export type ProxyView = NonNullable<StatusView['proxy']>;
+
+/** The process, its health, and the totals of all service ports. May stop, with the signal's reason, when it aborts. */
+export async function statusOf(
+  subject: ProcessSubject,
+  rates: Pick<Sampler, 'rates'>,
+  signal?: AbortSignal,
+) {
+  const { health, log, version, command, nodeName } = subject;
+  const proxy = subject.proxy();
+  const uptime = process.uptime();
+  const summary = proxy && (await summaryOf(proxy, signal));
+  if (summary !== undefined) health.change({ services: summary });
+  return {
+    process: {
+      pid: process.pid,
+      version,
+      node: process.versions.node,
+      platform: `${process.platform} ${process.arch}`,
+      startedAt: new Date(Date.now() - uptime * 1000).toISOString(),
+      uptimeSeconds: Math.floor(uptime),
+      command,
+      nodeName: nodeName ?? null,
+      successor: health.facts.replacedBy ?? null,
+      rssBytes: process.memoryUsage.rss(),
+    },
+    health: health.verdict,
+    source: sourceOf(subject),
+    logLevel: log.verbosity,
+    proxy: proxy && summary ? proxyView(proxy, summary, rates.rates) : null,
+  };
+}
+
+function sourceOf({ health }: ProcessSubject) {
+  const { source, sourceLost } = health.facts;
+  if (source === undefined) return null;
+  const { name, syncedAt } = source;
+  return {
+    name,
+    connected: sourceLost === undefined,
+    syncedAt: syncedAt === undefined ? null : new Date(syncedAt).toISOString(),
+    syncAgeSeconds: syncedAt === undefined ? null : Math.round((Date.now() - syncedAt) / 1000),
+  };
+}
+
+function proxyView(subject: ProxySubject, summary: ServiceSummary, rates: Traffic) {
+  const { active } = summary;
+  const { maxConnections, maxUdpSessions, maxHeldConnections, holdTimeoutMs } = subject.limits;
+  const held = {
+    limit: LIMIT_NAMES.maxHeldConnections,
+    used: active.held,
+    max: maxHeldConnections,
+  };
+  return {
+    ...summary,
+    engine: subject.engine.kind,
+    portal: subject.portal,
+    rates,
+    limits: [
+      { limit: LIMIT_NAMES.maxConnections, used: active.tcp + active.held, max: maxConnections },
+      { limit: LIMIT_NAMES.maxUdpSessions, used: active.udp, max: maxUdpSessions },
+      ...(holdTimeoutMs > 0 ? [held] : []),
+    ],
+    problems: subject.problems(),
+    drains: subject.proxier.drains.list(),
+  };
 }

@@ -1,11 +1,6 @@
 import type { HostPort } from '../util/host-port.ts';
-import {
-  plain,
-  type HttpResponse,
-  type HttpRequest,
-  type HttpServer,
-  type Inherit,
-} from '../util/http-server.ts';
+import { plain, type HttpResponse, type HttpRequest } from '../util/http-connections.ts';
+import type { HttpServer, Inherit } from '../util/http-server.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { Activation } from '../util/activation.ts';
 import { openAdminSocket } from './admin-socket.ts';
@@ -41,17 +36,12 @@ export async function startAdmin({
   inherit,
   activation = Activation.immediate(),
 }: AdminOptions) {
-  const sampler = new Sampler({
-    clock: subject.clock,
-    snapshot: (names) => subject.proxy()?.engine.snapshot(names) ?? [],
-    names: () => subject.proxy()?.engine.names(),
-    activity: () => subject.proxy()?.engine.activity(),
-  });
+  const sampler = new Sampler(subject.clock, () => subject.proxy()?.engine);
   const operations = [...standardOperations(subject, sampler), ...changingOperations(subject)];
-  const answerer = (trusted: boolean) => {
-    const access = { operations, trusted, reading: new SerialQueue() };
+  const answerer = (isTrusted: boolean) => {
+    const reading = new SerialQueue();
     return async (request: HttpRequest): Promise<HttpResponse> => {
-      const found = await answerAdmin(request, access);
+      const found = await answerAdmin(request, operations, reading, isTrusted);
       if (found !== undefined) return found;
       const { answerPage } = await import('./page.ts');
       return answerPage(request) ?? plain(404, 'No such page. The API is at /v1/.\n');

@@ -7,33 +7,18 @@
  * node changes from one server to the other.
  */
 import { BinaryWriter } from '@bufbuild/protobuf/wire';
-import {
-  EndpointInfo,
-  Node,
-  ServiceInfo,
-  type EndpointConditions,
-  type TopologyInfo,
-} from './generated/globalv1/api.ts';
+import { EndpointInfo, Node } from './generated/globalv1/api.ts';
 import { Endpoint, Service } from './generated/localv1/api.ts';
 
 export interface Hasher {
-  /** XXH64, seed 0. */
-  bytes(bytes: Uint8Array): bigint;
   /** Value of `ServiceInfo.hash`. */
   service(service: Service): bigint;
   /** Value of `NodeInfo.hash`. */
   node(node: Node): bigint;
-  /** Value of `EndpointInfo.hash`; its hex form ends the endpoint's global path. */
-  endpointInfo(info: HashedEndpointInfo): bigint;
+  /** Value of `EndpointInfo.hash`, which covers neither hints nor names; its hex form ends the endpoint's global path. */
+  endpointInfo(info: Pick<EndpointInfo, 'endpoint' | 'conditions' | 'topology'>): bigint;
   /** Key of a local endpoint that has no pod name: depends on `local` and `scopes` too. */
   endpointKey(endpoint: Endpoint): string;
-}
-
-/** The parts of an EndpointInfo that its hash covers; hints and names are not among them. */
-export interface HashedEndpointInfo {
-  readonly endpoint: Endpoint | undefined;
-  readonly conditions: EndpointConditions | undefined;
-  readonly topology: TopologyInfo | undefined;
 }
 
 /** Lower-case hex without zero padding, as hashes appear in paths. */
@@ -54,7 +39,6 @@ async function load(): Promise<Hasher> {
   const api = await xxhash();
   const h64 = (bytes: Uint8Array): bigint => api.h64Raw(bytes);
   return {
-    bytes: h64,
     service: (service) => h64(encodeServiceInfo(service)),
     node: (node) => h64(encodeNode(node)),
     endpointInfo: ({ endpoint, conditions, topology }) =>
@@ -67,61 +51,45 @@ const NO_INFO = EndpointInfo.fromPartial({});
 const NO_SERVICE = Service.fromPartial({});
 const NO_NODE = Node.fromPartial({});
 
-/** Tags of the map fields: field number and wire type 2. */
-const SERVICE_LABELS = (8 << 3) | 2;
-const SERVICE_ANNOTATIONS = (9 << 3) | 2;
-const NODE_LABELS = (2 << 3) | 2;
-const NODE_ANNOTATIONS = (3 << 3) | 2;
-/** Of a ServiceInfo. */
-const SERVICE_FIELD = (2 << 3) | 2;
-/** Of a map entry. */
-const KEY_FIELD = (1 << 3) | 2;
-const VALUE_FIELD = (2 << 3) | 2;
+/** Tag of a field with the wire type of texts, messages and maps. */
+function tagOf(field: number): number {
+  return (field << 3) | 2;
+}
 
 /** A ServiceInfo that holds only the service. */
 function encodeServiceInfo(service: Service): Uint8Array {
-  const writer = ServiceInfo.encode({ hash: 0n, service: undefined });
-  return encodeServiceInto(service, writer.uint32(SERVICE_FIELD).fork()).join().finish();
-}
-
-// Writing a message in two calls concatenates the two encodings, which protobuf reads as one
-// message. That puts the maps, which the generated code writes in insertion order, into place.
-function encodeServiceInto(service: Service, writer: BinaryWriter): BinaryWriter {
   const { ipFilters, sessionAffinity, internalTrafficToLocal, healthCheckNodePort } = service;
-  Service.encode(
-    {
-      ...service,
-      labels: {},
-      annotations: {},
-      ipFilters: [],
-      sessionAffinity: undefined,
-      internalTrafficToLocal: false,
-      healthCheckNodePort: 0,
-    },
-    writer,
-  );
-  encodeMap(service.labels, SERVICE_LABELS, writer);
-  encodeMap(service.annotations, SERVICE_ANNOTATIONS, writer);
-  const rest = { ipFilters, sessionAffinity, internalTrafficToLocal, healthCheckNodePort };
-  return Service.encode({ ...NO_SERVICE, ...rest }, writer);
+  const last = { ipFilters, sessionAffinity, internalTrafficToLocal, healthCheckNodePort };
+  const { namespace, name, type, ips, mapIP, ports, externalTrafficToLocal } = service;
+  const first = { namespace, name, type, ips, mapIP, ports, externalTrafficToLocal };
+  const writer = new BinaryWriter().uint32(tagOf(2)).fork();
+  // Writing a message in two calls concatenates the two encodings, which protobuf reads as one
+  // message. That puts the maps, which the generated code writes in insertion order, into place.
+  Service.encode({ ...NO_SERVICE, ...first }, writer);
+  encodeMap(service.labels, 8, writer);
+  encodeMap(service.annotations, 9, writer);
+  return Service.encode({ ...NO_SERVICE, ...last }, writer)
+    .join()
+    .finish();
 }
 
 function encodeNode(node: Node): Uint8Array {
   const writer = new BinaryWriter();
   Node.encode({ ...NO_NODE, name: node.name }, writer);
-  encodeMap(node.labels, NODE_LABELS, writer);
-  encodeMap(node.annotations, NODE_ANNOTATIONS, writer);
+  encodeMap(node.labels, 2, writer);
+  encodeMap(node.annotations, 3, writer);
   return Node.encode({ ...NO_NODE, topology: node.topology }, writer).finish();
 }
 
-function encodeMap(map: Readonly<Record<string, string>>, tag: number, writer: BinaryWriter): void {
+function encodeMap(
+  map: Readonly<Record<string, string>>,
+  field: number,
+  writer: BinaryWriter,
+): void {
   for (const key of Object.keys(map).sort()) {
-    const entry = writer.uint32(tag).fork();
-    entry
-      .uint32(KEY_FIELD)
-      .string(key)
-      .uint32(VALUE_FIELD)
-      .string(map[key] ?? '');
+    const entry = writer.uint32(tagOf(field)).fork();
+    entry.uint32(tagOf(1)).string(key);
+    entry.uint32(tagOf(2)).string(map[key] ?? '');
     entry.join();
   }
 }

@@ -5,133 +5,125 @@
  * order, enums are numbers. It is built as text because JSON.stringify offers neither sorted map keys nor Go's
  * escapes.
  */
-import type {
-  Endpoint,
-  IPFilter,
-  IPSet,
-  PortMapping,
-  PortName,
-  Service,
-  ServiceIPs,
-} from './generated/localv1/api.ts';
+import type { Endpoint, Service } from './generated/localv1/api.ts';
 
 /** One line of kpng-json, without the line feed: a service and its endpoints in the given order. */
 export function itemJson(service: Service, endpoints: Iterable<Endpoint>): string {
-  const list = Array.from(endpoints, endpointJson);
+  const list = Array.from(endpoints, (endpoint) => structJson(endpoint, ENDPOINT));
   const items = list.length === 0 ? 'null' : `[${list.join(',')}]`;
-  return `{"Service":${serviceJson(service)},"Endpoints":${items}}`;
+  return `{"Service":${structJson(service, SERVICE)},"Endpoints":${items}}`;
 }
 
-function serviceJson(service: Service): string {
-  const affinity = service.sessionAffinity;
-  return object(
-    text('Namespace', service.namespace),
-    text('Name', service.name),
-    text('Type', service.type),
-    map('Labels', service.labels),
-    map('Annotations', service.annotations),
-    message('IPs', service.ips, serviceIpsJson),
-    list('IPFilters', service.ipFilters, ipFilterJson),
-    flag('MapIP', service.mapIP),
-    list('Ports', service.ports, portJson),
-    flag('ExternalTrafficToLocal', service.externalTrafficToLocal),
-    affinity
-      ? `"SessionAffinity":{"ClientIP":${object(number('TimeoutSeconds', affinity.value.timeoutSeconds))}}`
-      : '"SessionAffinity":null',
-    flag('InternalTrafficToLocal', service.internalTrafficToLocal),
-    number('HealthCheckNodePort', service.healthCheckNodePort),
-  );
+/** The fields of a struct in the order of Go, and what they hold: plain values unless said. */
+type Struct = readonly Field[];
+interface Field {
+  readonly key: string;
+  /** The name in our messages. */
+  readonly name: string;
+  readonly of: Struct | 'map' | 'affinity' | undefined;
 }
 
-function serviceIpsJson(ips: ServiceIPs): string {
-  return object(
-    message('ClusterIPs', ips.clusterIPs, ipSetJson),
-    message('ExternalIPs', ips.externalIPs, ipSetJson),
-    message('LoadBalancerIPs', ips.loadBalancerIPs, ipSetJson),
-    flag('Headless', ips.headless),
-  );
+function struct(keys: string, nested: Readonly<Record<string, Field['of']>> = {}): Struct {
+  return keys.split(' ').map((key) => {
+    return { key, name: key.replace(/^(?:IP|.)/, (start) => start.toLowerCase()), of: nested[key] };
+  });
 }
 
-function ipSetJson({ v4, v6 }: IPSet): string {
-  return object(list('V4', v4, quoted), list('V6', v6, quoted));
+const IP_SET = struct('V4 V6');
+
+const SERVICE = struct(
+  'Namespace Name Type Labels Annotations IPs IPFilters MapIP Ports ExternalTrafficToLocal ' +
+    'SessionAffinity InternalTrafficToLocal HealthCheckNodePort',
+  {
+    Labels: 'map',
+    Annotations: 'map',
+    IPs: struct('ClusterIPs ExternalIPs LoadBalancerIPs Headless', {
+      ClusterIPs: IP_SET,
+      ExternalIPs: IP_SET,
+      LoadBalancerIPs: IP_SET,
+    }),
+    IPFilters: struct('TargetIPs SourceRanges', { TargetIPs: IP_SET }),
+    Ports: struct('Name Protocol Port NodePort TargetPort TargetPortName'),
+    SessionAffinity: 'affinity',
+  },
+);
+
+const ENDPOINT = struct('Hostname IPs Local PortOverrides Scopes', {
+  IPs: IP_SET,
+  PortOverrides: struct('Name Port'),
+  Scopes: struct('Internal External'),
+});
+
+/** A service with the keys of state files: those of Go in lower case. */
+export function plainService(service: Service): object {
+  return plain(service, SERVICE) as object;
 }
 
-function ipFilterJson(filter: IPFilter): string {
-  return object(
-    message('TargetIPs', filter.targetIPs, ipSetJson),
-    list('SourceRanges', filter.sourceRanges, quoted),
-  );
+export function plainEndpoint(endpoint: Endpoint): object {
+  return plain(endpoint, ENDPOINT) as object;
 }
 
-function portJson(port: PortMapping): string {
-  return object(
-    text('Name', port.name),
-    number('Protocol', port.protocol),
-    number('Port', port.port),
-    number('NodePort', port.nodePort),
-    number('TargetPort', port.targetPort),
-    text('TargetPortName', port.targetPortName),
-  );
+function plain(value: unknown, of: Field['of']): unknown {
+  if (of === undefined || value === undefined) return value;
+  if (of === 'map') return sortedMap(value as Readonly<Record<string, string>>);
+  if (of === 'affinity') return { clientip: plain((value as { value: object }).value, CLIENT_IP) };
+  if (Array.isArray(value)) return value.map((each) => plain(each, of));
+  const entries = of.map(({ key, name, of: inside }) => {
+    return [key.toLowerCase(), plain((value as Readonly<Record<string, unknown>>)[name], inside)];
+  });
+  return Object.fromEntries(entries) as unknown;
 }
 
-function endpointJson(endpoint: Endpoint): string {
-  return object(
-    text('Hostname', endpoint.hostname),
-    message('IPs', endpoint.ips, ipSetJson),
-    flag('Local', endpoint.local),
-    list('PortOverrides', endpoint.portOverrides, portNameJson),
-    message('Scopes', endpoint.scopes, ({ internal, external }) =>
-      object(flag('Internal', internal), flag('External', external)),
-    ),
-  );
+/** In order of the keys, but those that are numbers come first. */
+export function sortedMap(map: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function portNameJson({ name, port }: PortName): string {
-  return object(text('Name', name), number('Port', port));
+function structJson(message: object, fields: Struct): string {
+  const parts: string[] = [];
+  for (const { key, name, of } of fields) {
+    const json = valueJson((message as Readonly<Record<string, unknown>>)[name], of);
+    if (json !== '') parts.push(`"${key}":${json}`);
+  }
+  return `{${parts.join(',')}}`;
 }
 
-/** An object of the fields that are not empty. */
-function object(...fields: string[]): string {
-  return `{${fields.filter((field) => field !== '').join(',')}}`;
+/** Nothing for the zero value; but an empty message is `{}`. */
+function valueJson(value: unknown, of: Field['of']): string {
+  if (of === 'affinity') return affinityJson(value as Service['sessionAffinity']);
+  if (of === 'map') return mapJson(value as Readonly<Record<string, string>>);
+  if (Array.isArray(value)) {
+    const each = (one: unknown): string =>
+      of === undefined ? scalarJson(one) : valueJson(one, of);
+    return value.length === 0 ? '' : `[${value.map(each).join(',')}]`;
+  }
+  if (value === undefined || value === '' || value === 0 || value === false) return '';
+  return of === undefined ? scalarJson(value) : structJson(value as object, of);
 }
 
-// Fields: `"Key":value`, or nothing for the zero value.
-
-function text(key: string, value: string): string {
-  return value === '' ? '' : `"${key}":${quoted(value)}`;
+function scalarJson(value: unknown): string {
+  return typeof value === 'string' ? quoted(value) : String(value);
 }
 
-function number(key: string, value: number): string {
-  return value === 0 ? '' : `"${key}":${value}`;
+function affinityJson(affinity: Service['sessionAffinity']): string {
+  if (affinity === undefined) return 'null';
+  return `{"ClientIP":${structJson(affinity.value, CLIENT_IP)}}`;
 }
 
-function flag(key: string, value: boolean): string {
-  return value ? `"${key}":true` : '';
-}
+const CLIENT_IP = struct('TimeoutSeconds');
 
-function list<T>(key: string, values: readonly T[], json: (value: T) => string): string {
-  return values.length === 0 ? '' : `"${key}":[${values.map((value) => json(value)).join(',')}]`;
-}
-
-/** An empty message is `{}`. */
-function message<T>(key: string, value: T | undefined, json: (value: T) => string): string {
-  return value === undefined ? '' : `"${key}":${json(value)}`;
-}
-
-function map(key: string, value: Readonly<Record<string, string>>): string {
-  const keys = Object.keys(value).sort();
+function mapJson(map: Readonly<Record<string, string>>): string {
+  const keys = Object.keys(map).sort();
   if (keys.length === 0) return '';
-  const fields = keys.map((name) => `${quoted(name)}:${quoted(value[name] ?? '')}`);
-  return `"${key}":{${fields.join(',')}}`;
-}
-
-/** Go escapes characters that could end a script element or, in old JavaScript, a line. */
-function quoted(value: string): string {
-  return JSON.stringify(value).replace(SPECIAL, escape);
+  return `{${keys.map((key) => `${quoted(key)}:${quoted(map[key] ?? '')}`).join(',')}}`;
 }
 
 const SPECIAL = /[<>&\u2028\u2029]/g;
 
-function escape(character: string): string {
-  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+/** Go escapes characters that could end a script element or, in old JavaScript, a line. */
+function quoted(value: string): string {
+  return JSON.stringify(value).replace(
+    SPECIAL,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }

@@ -5,14 +5,25 @@
  * set, the path and the reason, so that the rest of the change set can continue.
  */
 import { KpngError, messageOf } from '../errors.ts';
+import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from './generated/globalv1/api.ts';
 import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1/api.ts';
 import {
-  type LocalEndpointRef,
-  parseEndpointPath,
-  parseServicePath,
+  type GlobalEndpointRef,
+  globalEndpointPath,
+  globalNodePath,
+  globalServicePath,
   servicePath,
 } from './paths.ts';
-import { checked, ENDPOINT, OP_ITEM, SERVICE, type Shape } from './wire.ts';
+import {
+  checked,
+  ENDPOINT,
+  ENDPOINT_INFO,
+  NODE_INFO,
+  OP_ITEM,
+  SERVICE,
+  SERVICE_INFO,
+  type Shape,
+} from './wire.ts';
 
 interface InvalidOp<Target> {
   readonly kind: 'invalid';
@@ -25,11 +36,8 @@ interface InvalidOp<Target> {
 /** `reset`: the full data set follows. `sync`: the change set is complete. */
 export type StreamOp = { readonly kind: 'reset' } | { readonly kind: 'sync' };
 
-const RESET = { kind: 'reset' } as const;
-const SYNC = { kind: 'sync' } as const;
-
 /** An operation on an entry: adds or replaces it, or removes it when `value` is undefined. */
-export interface EntryOp<Kind extends string, Ref, Value extends object> {
+interface EntryOp<Kind extends string, Ref, Value extends object> {
   readonly kind: Kind;
   /** What the path names. */
   readonly ref: Ref;
@@ -42,28 +50,109 @@ type TargetOf<Op> = Op extends AnyOp ? Pick<Op, 'kind' | 'ref'> : never;
 
 export type ChangeOp<Op> = Op | InvalidOp<TargetOf<Op>>;
 
-export interface EntrySet<Op extends AnyOp> {
-  readonly kind: Op['kind'];
+/**
+ * An operation on the data of the local API. `namespace/name` is a service's ref, and the `service` of an endpoint; its
+ * key, the pod's name or a hash, is unique there.
+ */
+export type DataOp =
+  | EntryOp<'service', string, Service>
+  | EntryOp<'endpoint', { readonly service: string; readonly key: string }, Endpoint>;
+
+/**
+ * An operation on the data of the global API. A service's ref is its key, `namespace/name`, that of a node its name. An
+ * endpoint without a service's name is kpng's second entry for it, a duplicate.
+ */
+export type GlobalDataOp =
+  | EntryOp<'service', string, Service>
+  | EntryOp<'endpoint', GlobalEndpointRef, EndpointInfo>
+  | EntryOp<'node', string, Node>;
+
+interface EntrySet {
+  readonly kind: string;
   /** The form of a path, for messages. */
   readonly form: string;
+  readonly pattern: RegExp;
   readonly shape: Shape;
-  /** Undefined: not a path of this set. */
-  parse(path: string): Op['ref'] | undefined;
-  /** Decodes checked bytes. Throws an Error for the value of another entry. */
-  decode(bytes: Uint8Array, ref: Op['ref']): Op['value'];
+  /** `parts`: the groups of the pattern. */
+  ref(parts: readonly string[]): unknown;
+  /** Decodes checked bytes, and returns the path of the value, which must have the names in it. */
+  decode(bytes: Uint8Array, ref: never): readonly [value: object | undefined, path?: string];
 }
 
-/** The sets of an API, by number. */
-export interface OpSets<Op extends AnyOp> {
-  /** For messages: `local API`. */
-  readonly api: string;
-  readonly sets: Readonly<Partial<Record<number, EntrySet<Op>>>>;
+const LOCAL: Readonly<Record<number, EntrySet>> = {
+  [SetNumber.ServicesSet]: {
+    kind: 'service',
+    form: 'namespace/name',
+    pattern: /^([^/]+)\/([^/]+)$/,
+    shape: SERVICE,
+    ref: ([namespace = '', name = '']) => servicePath(namespace, name),
+    decode(bytes) {
+      const service = Service.decode(bytes);
+      return [service, servicePath(service.namespace, service.name)];
+    },
+  },
+  [SetNumber.EndpointsSet]: {
+    kind: 'endpoint',
+    form: 'namespace/service/key',
+    // A server may put slashes into the key.
+    pattern: /^([^/]+\/[^/]+)\/([^/].*)$/s,
+    shape: ENDPOINT,
+    ref: ([service, key]) => ({ service, key }),
+    decode: (bytes) => [Endpoint.decode(bytes)],
+  },
+};
+
+const GLOBAL: Readonly<Record<number, EntrySet>> = {
+  [SetNumber.GlobalServiceInfos]: {
+    kind: 'service',
+    form: 'namespace|name||',
+    pattern: /^([^|]+)\|([^|]+)\|\|$/,
+    shape: SERVICE_INFO,
+    ref: ([namespace = '', name = '']) => servicePath(namespace, name),
+    decode(bytes) {
+      const { service } = ServiceInfo.decode(bytes);
+      return [service, globalServicePath(service?.namespace ?? '', service?.name ?? '')];
+    },
+  },
+  [SetNumber.GlobalEndpointInfos]: {
+    kind: 'endpoint',
+    form: 'namespace|service|source|hash',
+    pattern: /^([^|]+)\|([^|]*)\|([^|]*)\|([^|]+)$/,
+    shape: ENDPOINT_INFO,
+    ref([namespace, serviceName, sourceName, key]) {
+      return { namespace, serviceName, sourceName, key };
+    },
+    decode(bytes, { serviceName, key }: GlobalEndpointRef) {
+      const info = EndpointInfo.decode(bytes);
+      return serviceName === '' ? [info] : [info, globalEndpointPath({ ...info, key })];
+    },
+  },
+  [SetNumber.GlobalNodeInfos]: {
+    kind: 'node',
+    form: '|name||',
+    pattern: /^\|([^|]+)\|\|$/,
+    shape: NODE_INFO,
+    ref: ([name]) => name,
+    decode(bytes) {
+      const { node } = NodeInfo.decode(bytes);
+      return [node, globalNodePath(node?.name ?? '')];
+    },
+  },
+};
+
+export function decodeLocalOp(bytes: Uint8Array): ChangeOp<DataOp> | StreamOp {
+  return decodeOp(bytes, LOCAL, 'local API') as ChangeOp<DataOp> | StreamOp;
 }
 
-export function decodeOp<Op extends AnyOp>(
+export function decodeGlobalOp(bytes: Uint8Array): ChangeOp<GlobalDataOp> | StreamOp {
+  return decodeOp(bytes, GLOBAL, 'global API') as ChangeOp<GlobalDataOp> | StreamOp;
+}
+
+function decodeOp(
   bytes: Uint8Array,
-  { api, sets }: OpSets<Op>,
-): ChangeOp<Op> | StreamOp {
+  sets: Readonly<Record<number, EntrySet>>,
+  api: string,
+): ChangeOp<AnyOp> | StreamOp {
   let item: OpItem;
   try {
     item = OpItem.decode(checked(bytes, OP_ITEM));
@@ -72,8 +161,7 @@ export function decodeOp<Op extends AnyOp>(
   }
   const { op } = item;
   if (op === undefined) return invalid('Unknown kind of operation');
-  if (op.$case === 'reset') return RESET;
-  if (op.$case === 'sync') return SYNC;
+  if (op.$case === 'reset' || op.$case === 'sync') return { kind: op.$case } as StreamOp;
   const verb = op.$case === 'set' ? 'Set' : 'Delete';
   const { set, path } = op.$case === 'set' ? (op.value.ref ?? { set: 0, path: '' }) : op.value;
   const entries = sets[set];
@@ -81,17 +169,19 @@ export function decodeOp<Op extends AnyOp>(
     return invalid(`${verb} of ${quote(path)}: the set ${set} does not belong to the ${api}`);
   }
   const { kind, form, shape } = entries;
-  const ref = entries.parse(path);
-  if (ref === undefined) {
+  const parts = entries.pattern.exec(path);
+  if (parts === null) {
     return invalid(`${verb} of ${kind}: the path ${quote(path)} is not ${form}`);
   }
-  let value: Op['value'];
+  const ref = entries.ref(parts.slice(1));
+  if (op.$case === 'delete') return { kind, ref, value: undefined };
   try {
-    if (op.$case === 'set') value = entries.decode(checked(op.value.bytes, shape), ref);
+    const [value, own = path] = entries.decode(checked(op.value.bytes, shape), ref as never);
+    if (own !== path) throw new Error(`the ${kind} calls itself ${quote(own)}`);
+    return { kind, ref, value };
   } catch (cause) {
-    return invalid(`Set of ${kind} ${quote(path)}`, cause, { kind, ref } as TargetOf<Op>);
+    return invalid(`Set of ${kind} ${quote(path)}`, cause, { kind, ref });
   }
-  return { kind, ref, value } as Op;
 }
 
 function invalid<Target>(what: string, cause?: unknown, target?: Target): InvalidOp<Target> {
@@ -102,40 +192,4 @@ function invalid<Target>(what: string, cause?: unknown, target?: Target): Invali
 /** For messages: escaped, and shortened to a line or two. */
 export function quote(text: string): string {
   return JSON.stringify(text.length > 300 ? `${text.slice(0, 300)}...` : text);
-}
-
-/** An operation on the data of the local API. A service's ref is its key, `namespace/name`. */
-export type DataOp =
-  EntryOp<'service', string, Service> | EntryOp<'endpoint', LocalEndpointRef, Endpoint>;
-
-export type LocalOp = ChangeOp<DataOp> | StreamOp;
-
-const LOCAL: OpSets<DataOp> = {
-  api: 'local API',
-  sets: {
-    [SetNumber.ServicesSet]: {
-      kind: 'service',
-      form: 'namespace/name',
-      shape: SERVICE,
-      parse: parseServicePath,
-      // Delete and its endpoints refer to the names in the path.
-      decode(bytes, path) {
-        const service = Service.decode(bytes);
-        const key = servicePath(service.namespace, service.name);
-        if (key !== path) throw new Error(`the service calls itself ${quote(key)}`);
-        return service;
-      },
-    },
-    [SetNumber.EndpointsSet]: {
-      kind: 'endpoint',
-      form: 'namespace/service/key',
-      shape: ENDPOINT,
-      parse: parseEndpointPath,
-      decode: (bytes) => Endpoint.decode(bytes),
-    },
-  },
-};
-
-export function decodeLocalOp(bytes: Uint8Array): LocalOp {
-  return decodeOp(bytes, LOCAL);
 }

@@ -2,20 +2,8 @@
  * Paths: the keys under which the entries of a set travel.
  *
  * The local sets join their parts with `/`, the global ones join four store-key parts (namespace,
- * name, source, key) with `|`. Parsing never throws: what does not fit gives undefined.
+ * name, source, key) with `|`.
  */
-
-export interface ServiceRef {
-  readonly namespace: string;
-  readonly name: string;
-}
-
-export interface LocalEndpointRef {
-  /** `namespace/name`. */
-  readonly service: string;
-  /** The pod's name, or a hash of the endpoint. Unique within the service. */
-  readonly key: string;
-}
 
 export interface GlobalEndpointRef {
   readonly namespace: string;
@@ -35,20 +23,6 @@ export function endpointPath(namespace: string, service: string, key: string): s
   return `${namespace}/${service}/${key}`;
 }
 
-/** Exactly two parts, none of them empty: the path itself is the key. */
-export function parseServicePath(path: string): string | undefined {
-  return /^[^/]+\/[^/]+$/.test(path) ? path : undefined;
-}
-
-/**
- * At least three parts, none of the first three empty. Everything after the second slash is the
- * endpoint's key: a server may put slashes into it.
- */
-export function parseEndpointPath(path: string): LocalEndpointRef | undefined {
-  const [, service, key] = /^([^/]+\/[^/]+)\/([^/].*)$/s.exec(path) ?? [];
-  return service === undefined || key === undefined ? undefined : { service, key };
-}
-
 /** `namespace|name||`: path of a global service. */
 export function globalServicePath(namespace: string, name: string): string {
   return `${namespace}|${name}||`;
@@ -62,23 +36,6 @@ export function globalEndpointPath(ref: GlobalEndpointRef): string {
 /** `|name||`: path of a node. */
 export function globalNodePath(name: string): string {
   return `|${name}||`;
-}
-
-export function parseGlobalServicePath(path: string): ServiceRef | undefined {
-  const [, namespace, name] = /^([^|]+)\|([^|]+)\|\|$/.exec(path) ?? [];
-  return namespace === undefined || name === undefined ? undefined : { namespace, name };
-}
-
-export function parseGlobalEndpointPath(path: string): GlobalEndpointRef | undefined {
-  const parts = /^([^|]+)\|([^|]*)\|([^|]*)\|([^|]+)$/.exec(path);
-  if (parts === null) return undefined;
-  const [, namespace = '', serviceName = '', sourceName = '', key = ''] = parts;
-  return { namespace, serviceName, sourceName, key };
-}
-
-/** The node's name. */
-export function parseGlobalNodePath(path: string): string | undefined {
-  return /^\|([^|]+)\|\|$/.exec(path)?.[1];
 }
 
 /**

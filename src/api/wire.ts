@@ -6,6 +6,8 @@
  * from a server goes through this check first.
  */
 import { isUtf8 } from 'node:buffer';
+import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { messageOf } from '../errors.ts';
 
 /**
  * The length-delimited fields of a message, by field number: `'text'`, or the shape of a nested message. Fields
@@ -20,83 +22,26 @@ export const MAX_FIELDS = 200_000;
 
 /** The bytes, which can be decoded. Throws an Error that names the first error in them. */
 export function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
-  const whole = { start: 0, end: bytes.length, shape, count: { fields: 0 } };
-  const problem = problemWithin(bytes, whole);
-  if (problem !== undefined) throw new Error(problem);
+  check(bytes, shape, { fields: 0 });
   return bytes;
 }
 
-interface Part {
-  readonly start: number;
-  readonly end: number;
-  readonly shape: Shape;
-  /** Of the whole message. */
-  readonly count: { fields: number };
-}
-
-const VARINT = 0;
-const FIXED64 = 1;
-const DELIMITED = 2;
-const FIXED32 = 5;
-const MAX_TAG = 2 ** 32 - 1;
-
-function problemWithin(bytes: Uint8Array, part: Part): string | undefined {
-  const { start, end, shape, count } = part;
-  let at = start;
-  while (at < end) {
-    const afterTag = skipVarint(bytes, at, end);
-    const tag = afterTag === -1 ? 0 : varint32(bytes, at, afterTag);
-    const field = tag >>> 3;
-    if (field === 0 || tag > MAX_TAG) return `no field number at byte ${at}`;
+/** `count`: of the whole message. */
+function check(bytes: Uint8Array, shape: Shape, count: { fields: number }): void {
+  const reader = new BinaryReader(bytes);
+  while (reader.pos < reader.len) {
+    const [field, type] = reader.tag();
     count.fields += 1;
-    if (count.fields > MAX_FIELDS) return `more than ${MAX_FIELDS} fields`;
-    switch (tag & 7) {
-      case VARINT:
-        at = skipVarint(bytes, afterTag, end);
-        break;
-      case FIXED64:
-        at = afterTag + 8;
-        break;
-      case FIXED32:
-        at = afterTag + 4;
-        break;
-      case DELIMITED: {
-        const content = skipVarint(bytes, afterTag, end);
-        if (content === -1) return `cut off in field ${field}`;
-        at = content + varint32(bytes, afterTag, content);
-        if (at > end) return `field ${field} is longer than its message`;
-        const inside = shape[field];
-        if (inside === 'text' && !isUtf8(bytes.subarray(content, at))) {
-          return `field ${field} is not UTF-8`;
-        }
-        if (typeof inside === 'object') {
-          const problem = problemWithin(bytes, { start: content, end: at, shape: inside, count });
-          if (problem !== undefined) return `in field ${field}: ${problem}`;
-        }
-        break;
-      }
-      default:
-        return `field ${field} has the wire type ${tag & 7}`;
+    if (count.fields > MAX_FIELDS) throw new Error(`more than ${MAX_FIELDS} fields`);
+    const inside = type === WireType.LengthDelimited ? shape[field] : undefined;
+    try {
+      if (inside === undefined) reader.skip(type, field);
+      else if (inside !== 'text') check(reader.bytes(), inside, count);
+      else if (!isUtf8(reader.bytes())) throw new Error('not UTF-8');
+    } catch (cause) {
+      throw new Error(`in field ${field}: ${messageOf(cause)}`, { cause });
     }
-    if (at === -1 || at > end) return `cut off in field ${field}`;
   }
-  return undefined;
-}
-
-/** Position after the varint, or -1 if it does not end in time. */
-function skipVarint(bytes: Uint8Array, start: number, end: number): number {
-  const limit = Math.min(end, start + 10);
-  for (let at = start; at < limit; at++) {
-    if ((bytes[at] ?? 0) < 0x80) return at + 1;
-  }
-  return -1;
-}
-
-/** Value of a varint as an unsigned number. Beyond 32 bits only its magnitude matters, so precision may be lost. */
-function varint32(bytes: Uint8Array, start: number, end: number): number {
-  let value = 0;
-  for (let at = end - 1; at >= start; at--) value = value * 128 + ((bytes[at] ?? 0) & 0x7f);
-  return value;
 }
 
 // The layout of the messages of both APIs.

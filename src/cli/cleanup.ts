@@ -1,3 +1,4 @@
+/** Removes the packet rules and addresses that processes of this program left behind. */
 import type { Writable } from 'node:stream';
 import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
@@ -7,8 +8,8 @@ import { cleanUpNftables } from '../portal/nftables/backend.ts';
 import { removeTrial } from '../portal/nftables/trial.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
 import { escapeLines } from '../util/terminal-text.ts';
-import { readRoute, type CleanupTargets } from './flags/backend.ts';
 import { PROGRAM } from './command.ts';
+import { readRoute, type CleanupTargets } from './flags/backend.ts';
 
 export interface CleanupOptions {
   readonly targets: CleanupTargets;
@@ -19,27 +20,30 @@ export interface CleanupOptions {
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
-interface Context extends Required<CleanupOptions> {
+interface Context extends Required<Pick<CleanupOptions, 'targets' | 'exec' | 'env'>> {
   /** Reports a problem that does not stop the removal. */
   readonly warn: (error: KpngError) => void;
 }
-
-/** Removes one kind of state. Resolves with a description of the result; rejects with a KpngError. */
-type Step = (context: Context) => Promise<string>;
 
 /**
  * Removes the packet rules and addresses that a proxy left behind, and returns the exit code. Idempotent. A failure
  * does not stop the removal of the rest. A missing tool is mentioned, and is a failure only if every tool is missing.
  */
-export async function cleanup(options: CleanupOptions): Promise<0 | 1> {
-  const { stdout, stderr } = options;
+export async function cleanup({
+  stdout,
+  stderr,
+  targets,
+  exec = systemExec,
+  platform = process.platform,
+  env = process.env,
+}: CleanupOptions): Promise<0 | 1> {
   const warn = (error: KpngError): void => {
     stderr.write(`${PROGRAM}: ${escapeLines(error.message)} (${error.code})\n`);
   };
-  const { platform, env } = process;
-  const context: Context = { exec: systemExec, platform, env, ...options, warn };
-  const steps: readonly Step[] =
-    context.platform === 'win32'
+  const context: Context = { targets, exec, env, warn };
+  /** Each removes one kind of state and resolves with a description of the result; rejects with a KpngError. */
+  const steps =
+    platform === 'win32'
       ? [portproxyRules, windowsAddresses]
       : [nftablesTable, iptablesChains, interfaceAddresses];
   let missing = 0;
@@ -65,23 +69,18 @@ async function nftablesTable({ exec, targets, warn }: Context): Promise<string> 
   return `There is no nftables table inet ${table} any more.`;
 }
 
-async function iptablesChains(context: Context): Promise<string> {
-  const { exec, targets, warn } = context;
+async function iptablesChains({ exec, targets, warn }: Context): Promise<string> {
   const { portalChainPrefix: prefix, kubeProxyUserspace: kubeProxy } = targets;
   const options = { prefix, kubeProxy, local: localAddresses() };
   const { flowsStay, kubeProxyStays } = await cleanUpIptables(exec, options);
   if (flowsStay !== undefined) warn(flowsStay);
-  if (kubeProxyStays) {
-    return (
-      `There are no iptables chains ${prefix}-* of ours any more. ` +
-      'Those that kube-proxy has left stay; --kube-proxy-userspace removes them, too.'
-    );
-  }
   const whose = kubeProxy ? 'of ours or of kube-proxy’s userspace mode' : 'of ours';
-  return `There are no iptables chains ${prefix}-* ${whose} any more.`;
+  const hint = 'Those that kube-proxy has left stay; --kube-proxy-userspace removes them, too.';
+  return `There are no iptables chains ${prefix}-* ${whose} any more.${kubeProxyStays ? ` ${hint}` : ''}`;
 }
 
-function localAddresses(): ReadonlySet<string> {
+/** The addresses of this host. */
+export function localAddresses(): ReadonlySet<string> {
   return new Set(hostAddresses().map(({ address }) => address));
 }
 
@@ -103,10 +102,8 @@ async function windowsAddresses({ exec, env, targets }: Context): Promise<string
 }
 
 async function portproxyRules({ exec, env }: Context): Promise<string> {
-  const [{ RuleStore }, { ruleLedger }] = await Promise.all([
-    import('../portal/windows/portproxy.ts'),
-    import('../portal/windows/ledger.ts'),
-  ]);
+  const { RuleStore } = await import('../portal/windows/portproxy.ts');
+  const { ruleLedger } = await import('../portal/windows/ledger.ts');
   await new RuleStore(exec, ruleLedger(env)).write([]);
   return 'There are no portproxy rules of ours any more.';
 }

@@ -1,14 +1,13 @@
 import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
-import type { ConfigProblem } from '../config/documents.ts';
-import type { Fields } from '../config/field.ts';
-import type { ConfigFile } from '../config/resolve.ts';
+import type { Fields } from '../config/fields.ts';
+import type { ConfigFile, ConfigProblem } from '../config/file.ts';
 import type { Log } from '../observe/log.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
 import type { Activation } from '../util/activation.ts';
-import type { IgnoredFlags } from './flags/foreign.ts';
+import type { IgnoredFlags } from './flags/read.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { MisspeltVariable, GivenFlag } from './flags/read.ts';
 import {
@@ -16,8 +15,8 @@ import {
   type FlagTable,
   type FlagValues,
   type RawValues,
-  labelOf,
   pickValues,
+  prose,
 } from './flags/table.ts';
 
 export const PROGRAM = 'kpng-userspace';
@@ -27,8 +26,8 @@ export interface RunContext {
   readonly globals: GlobalOptions;
   /** Output of a sink; the log goes elsewhere. */
   readonly stdout: Writable;
-  /** The node that the backend works for; absent: none, or all. */
-  readonly nodeName?: string;
+  /** The node whose local view the sink needs; empty: none, or all. */
+  readonly nodeName: string;
   /** Gets the networks of that node's pods; absent: the sink treats clients in the cluster as all others. */
   readonly setPodNetworks?: ((networks: readonly string[]) => void) | undefined;
   /** Activates whatever else this process serves; a sink with a hand-over socket activates it. */
@@ -60,10 +59,10 @@ export interface Running {
   afterwards?(asked: Promise<unknown>): Promise<number>;
   /** Changes limits of the data path, for new connections. Absent: no data path. */
   setLimits?(limits: LimitChange): Promise<void>;
-  /** Accepts no more clients and resolves when the last one is gone. Idempotent. */
-  close(): Promise<void>;
-  /** Aborts what `close` waits for. Resolves when everything is released. Idempotent. */
-  destroy(): Promise<void>;
+  /** Accepts no more clients and resolves when the last one is gone. Idempotent. Absent: there is nothing to wait for. */
+  close?(): Promise<void>;
+  /** Aborts what `close` waits for. Resolves when everything is released. Idempotent. Absent: there is nothing to release. */
+  destroy?(): Promise<void>;
 }
 
 export interface RunningSink extends Running {
@@ -74,27 +73,26 @@ export interface RunningSink extends Running {
 }
 
 /** A source or sink with parsed and validated flags, ready to start. */
-export interface Bound<Scope, Options extends object, Context extends readonly unknown[], Started> {
+export interface Bound<
+  Scope,
+  Options extends object,
+  Started,
+  More extends readonly unknown[] = [],
+> {
   readonly scope: Scope;
   readonly word: string;
   readonly options: Options;
   /** Of a sink: whether the metrics and health servers run by default. Absent: no. */
   readonly servesByDefault?: boolean | undefined;
-  start(...context: Context): Promise<Started>;
-}
-
-export interface SourceContext extends RunContext {
-  /** The node whose local view the sink needs. */
-  readonly nodeName: string;
+  start(context: RunContext, ...more: More): Promise<Started>;
 }
 
 /** A source of the state of one node, or of the whole cluster. Idle until it feeds a sink or a store. */
 export type BoundSource =
-  | Bound<'local', object, [context: SourceContext], RunningSource>
-  | Bound<'global', object, [context: RunContext], GlobalSource>;
+  Bound<'local', object, RunningSource> | Bound<'global', object, GlobalSource>;
 
 /** The options of a sink that concern the whole program. */
-export interface SinkOptions {
+interface SinkOptions {
   /** Whether it is a dry run: then no server runs. Absent: no. */
   readonly dryRun?: boolean;
   /** Of the data path; absent: it has none. */
@@ -109,8 +107,8 @@ export interface BackendOptions extends SinkOptions {
 
 /** A sink for the state of one node, a backend, or for that of the whole cluster from a store. */
 export type BoundSink =
-  | Bound<'local', BackendOptions, [context: RunContext], RunningSink>
-  | Bound<'global', SinkOptions, [context: RunContext, store: GlobalStore], Running>;
+  | Bound<'local', BackendOptions, RunningSink>
+  | Bound<'global', SinkOptions, Running, [store: GlobalStore]>;
 
 /**
  * The texts of a command: `--help`, docs/reference/command-line.md, the man page and completion are generated from
@@ -125,8 +123,19 @@ export interface CommandText {
   readonly flags: FlagTable;
 }
 
+/** Texts that are separated by empty lines. */
+export function paragraphs([text = '']: TemplateStringsArray): string[] {
+  return text.split('\n\n').map((each) => prose`${each}`);
+}
+
 /** Command lines without the program's name, and the effect of each. */
 export type Examples = Readonly<Record<string, string>>;
+
+/** A line for each: `status # shows the proxy of this host`. */
+export function examples([text = '']: TemplateStringsArray): Examples {
+  const lines = text.trim().split('\n');
+  return Object.fromEntries(lines.map((line) => line.trim().split(' # ')));
+}
 
 interface Command<Bound> extends CommandText {
   /** Whether it has or takes the state of the whole cluster, or of one node. */
@@ -134,7 +143,7 @@ interface Command<Bound> extends CommandText {
   bind(raw: RawValues): Bound;
 }
 
-/** A source. To add one, export it from a new file and list it in registry.ts. */
+/** A source. To add one, define it in sources.ts and list it in registry.ts. */
 export type SourceCommand = Command<BoundSource>;
 
 /** A sink, added like a source; one for the state of one node is a backend. */
@@ -144,8 +153,6 @@ export interface BoundCommand {
   readonly source: BoundSource;
   readonly sink: BoundSink;
   readonly globals: GlobalOptions;
-  /** Names of the flags that were set: on the command line, in the environment or in a file. */
-  readonly given: ReadonlySet<string>;
   readonly command: readonly string[];
   readonly settings: readonly EffectiveSetting[];
   readonly warnings: readonly ConfigProblem[];
@@ -204,46 +211,32 @@ export interface Registry {
 }
 
 /** Defines commands with flags of any types; `read` throws an error for values that contradict each other. */
-function definer<Scope, Base extends object, Context extends readonly unknown[], Started>(
+function definer<Scope, Base extends object, Started, More extends readonly unknown[] = []>(
   scope: Scope,
 ) {
   return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(
     command: CommandText & {
       readonly flags: Table;
       readonly servesByDefault?: boolean;
-      /** `given` names what set each flag that was set, for messages. Absent: the options are the values. */
-      read?(values: FlagValues<Table>, given: ReadonlyMap<string, string>): Options;
-      start(options: Options, ...context: Context): Promise<Started>;
+      /** Absent: the options are the values. */
+      read?(values: FlagValues<Table>): Options;
+      start(options: Options, context: RunContext, ...more: More): Promise<Started>;
     },
   ) => ({
     ...command,
     scope,
-    bind(raw: RawValues): Bound<Scope, Base, Context, Started> {
-      const given = new Map([...raw].map(([flag, { origin }]) => [flag, labelOf(origin)]));
+    bind(raw: RawValues): Bound<Scope, Base, Started, More> {
       const values = pickValues(command.flags, raw);
-      const options = command.read?.(values, given) ?? (values as unknown as Options);
+      const options = command.read?.(values) ?? (values as unknown as Options);
       const { word, servesByDefault } = command;
-      const start = (...context: Context) => command.start(options, ...context);
+      const start = (context: RunContext, ...more: More) =>
+        command.start(options, context, ...more);
       return { scope, word, options, servesByDefault, start };
     },
   });
 }
 
-export const defineSource = definer<'local', object, [context: SourceContext], RunningSource>(
-  'local',
-);
-
-export const defineGlobalSource = definer<'global', object, [context: RunContext], GlobalSource>(
-  'global',
-);
-
-export const defineSink = definer<'local', BackendOptions, [context: RunContext], RunningSink>(
-  'local',
-);
-
-export const defineGlobalSink = definer<
-  'global',
-  object,
-  [context: RunContext, store: GlobalStore],
-  Running
->('global');
+export const defineSource = definer<'local', object, RunningSource>('local');
+export const defineGlobalSource = definer<'global', object, GlobalSource>('global');
+export const defineSink = definer<'local', BackendOptions, RunningSink>('local');
+export const defineGlobalSink = definer<'global', object, Running, [store: GlobalStore]>('global');

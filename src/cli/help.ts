@@ -1,8 +1,9 @@
-import { PROGRAM, type CommandText, type Examples } from './command.ts';
+import { type CommandText, type Examples, PROGRAM } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
+import { splitLine } from './flags/read.ts';
 import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
+import { ALL_FLAGS, fits, type Topic } from './parse.ts';
 import { REGISTRY } from './registry.ts';
-import { fits, type Topic } from './topic.ts';
 
 const WIDTH = 100;
 
@@ -22,21 +23,18 @@ export function helpText(topic: Topic): string {
 }
 
 /** The same, before layout. */
-export function helpSections(topic: Topic): HelpSection[] {
-  if (topic.kind === 'nothing') return rootHelp();
-  if (topic.kind === 'other') {
-    const { command } = topic;
-    const { word, forms = ['[flags]'] } = command;
-    return commandHelp({ ...command, forms: forms.map((form) => `${word} ${form}`) });
+export function helpSections({ source, sink, other }: Topic): HelpSection[] {
+  if (other !== undefined) {
+    const { word, forms = ['[flags]'] } = other;
+    return commandHelp({ ...other, forms: forms.map((form) => `${word} ${form}`) });
   }
-  const { source } = topic;
-  if (topic.kind === 'source') {
-    const sinks = REGISTRY.sinks.filter((sink) => fits(source, sink));
-    const forms = sinks.map(({ word }) => `${source.word} ${word} [flags]`);
+  if (source === undefined) return rootHelp();
+  if (sink === undefined) {
+    const fitting = REGISTRY.sinks.filter((each) => fits(source, each));
+    const forms = fitting.map(({ word }) => `${source.word} ${word} [flags]`);
     const more = `${PROGRAM} help ${source.word} <backend> lists the flags of a backend as well.`;
     return [...commandHelp({ ...source, forms }), { paragraphs: [more] }];
   }
-  const { sink } = topic;
   const word = `${source.word} ${sink.word}`;
   // The examples of this very command line, or else those of the backend, which show its flags.
   const same = Object.entries({ ...source.examples, ...sink.examples }).filter(
@@ -137,7 +135,7 @@ export function flagHelp(spec: FlagSpec<unknown>): string {
     spec.help,
     aliases === '' ? '' : `Also ${aliases}.`,
     spec.env === undefined ? '' : `Environment: ${spec.env}.`,
-    standard === undefined ? '' : `(default ${standard})`,
+    standard === '' ? '' : `(default ${standard})`,
   ]
     .filter((part) => part !== '')
     .join(' ');
@@ -165,16 +163,91 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
   });
 }
 
+/** Lines of at most `width` characters, but for words that are longer. */
 function wrap(text: string, width: number): string[] {
-  const lines: string[] = [];
-  let line = '';
-  for (const word of text.split(' ')) {
-    if (line !== '' && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = word;
-    } else {
-      line = line === '' ? word : `${line} ${word}`;
-    }
+  return text.match(new RegExp(`\\S.{0,${width - 1}}(?= |$)|\\S+`, 'g')) ?? [''];
+}
+
+type Candidate = readonly [value: string, summary: string];
+
+/** A file of the host. */
+const FILES = ':files\n';
+/** Placeholders of flags whose value is a file or folder. */
+const PATHS = new Set(['path', 'folder']);
+
+/**
+ * Answers a script of assets/completion/: the candidates at the cursor, one per line, followed by a tab and a
+ * description; the line `:files` stands for any file. The last argument is what is typed at the cursor, the others stand before it.
+ */
+export function answerQuery(args: readonly string[]): string {
+  const before = args.slice(0, -1);
+  const last = args.at(-1) ?? '';
+  // PowerShell loses an empty argument, and passes quotes instead.
+  const current = last === '""' ? '' : last;
+  const { words, flags: given } = splitLine(before, ALL_FLAGS);
+  const open = given.at(-1);
+  const isOpen = before.at(-1)?.startsWith('-') === true;
+  if (isOpen && open !== undefined && open.text === undefined) {
+    return valuesOf(ALL_FLAGS[open.name], '', current);
   }
-  return [...lines, line];
+  const flags = flagsOf(words);
+  const [, prefix = '', value = ''] = /^(--?[^=]+=)(.*)$/.exec(current) ?? [];
+  if (prefix !== '') {
+    const { name = '' } = splitLine([current], ALL_FLAGS).flags[0] ?? {};
+    return valuesOf(flags[name], prefix, value);
+  }
+  if (current.startsWith('-')) {
+    const all = Object.entries(flags).map(([each, { help }]): Candidate => {
+      return [`--${each}`, /^.*?[.:](?= |$)/.exec(help)?.[0].slice(0, -1) ?? help];
+    });
+    return matching([...all, ['--help', 'Explain the command']], current);
+  }
+  if (words.at(-1) === 'validate') return FILES;
+  return matching(nextWords(words), current);
+}
+
+function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: string): string {
+  const { choices, placeholder = '' } = flag?.kind ?? {};
+  if (choices === undefined) return PATHS.has(placeholder) ? FILES : '';
+  return matching(
+    choices.map((choice) => [prefix + choice, '']),
+    prefix + current,
+  );
+}
+
+/** Every flag of a line with these words. */
+function flagsOf(words: readonly string[]): FlagTable {
+  const other = REGISTRY.others.find(({ word }) => word === words[0]);
+  if (other !== undefined) {
+    return other.readsSettings === true ? { ...GLOBAL_FLAGS, ...other.flags } : other.flags;
+  }
+  const named = [...REGISTRY.sources, ...REGISTRY.sinks].filter(({ word }) => words.includes(word));
+  return Object.assign({}, GLOBAL_FLAGS, ...named.map(({ flags }) => flags)) as FlagTable;
+}
+
+function nextWords(words: readonly string[]): readonly Candidate[] {
+  const [first, ...rest] = words[0] === 'help' ? words.slice(1) : words;
+  const { sources, sinks, others } = REGISTRY;
+  if (first === undefined) {
+    return [...[...sources, ...others].map(candidate), ['help', 'Explain a command']];
+  }
+  const other = others.find(({ word }) => word === first);
+  if (other !== undefined && rest.length === 0) return (other.next ?? []).map((word) => [word, '']);
+  const source = sources.find(({ word }) => word === first);
+  const isLocal = rest[0] === 'to-local';
+  if (source === undefined || sinks.some(({ word }) => rest.includes(word))) return [];
+  const fitting = sinks.filter((sink) => fits(source, sink));
+  if (isLocal) return fitting.filter(({ scope }) => scope === 'local').map(candidate);
+  return [['to-local', 'What this node needs of the state'], ...fitting.map(candidate)];
+}
+
+function candidate({ word, summary }: CommandText): Candidate {
+  return [word, summary];
+}
+
+function matching(candidates: readonly Candidate[], current: string): string {
+  return candidates
+    .filter(([value]) => value.startsWith(current))
+    .map(([value, summary]) => (summary === '' ? `${value}\n` : `${value}\t${summary}\n`))
+    .join('');
 }

@@ -9,20 +9,6 @@ export interface ProcessLike extends Pick<EventEmitter, 'on' | 'off'> {
   exit(code: number): void;
 }
 
-/**
- * The meaning of a HUP.
- *
- * - `console-closed`: always on Windows, which ends the process a few seconds later.
- * - `terminal-closed`: elsewhere, if the process has a terminal.
- * - `read-again`: for a daemon.
- */
-export type HangUp = 'console-closed' | 'terminal-closed' | 'read-again';
-
-export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean): HangUp {
-  if (platform === 'win32') return 'console-closed';
-  return atTerminal ? 'terminal-closed' : 'read-again';
-}
-
 export interface StopReason {
   readonly logFields: { readonly signal: string } | { readonly by: string };
   /** Time until the system kills the process: limits the drain, and there is no drain delay. Milliseconds. */
@@ -31,6 +17,14 @@ export interface StopReason {
 
 /** Windows ends a process five seconds after its console is closed; some of that is left for exiting. */
 export const CONSOLE_CLOSED_MS = 4000;
+
+/** How a HUP stops the process, because its terminal or console was closed; undefined: it does not. */
+export type HangUp = Pick<StopReason, 'withinMs'> | undefined;
+
+export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean): HangUp {
+  if (platform === 'win32') return { withinMs: CONSOLE_CLOSED_MS };
+  return atTerminal ? {} : undefined;
+}
 
 export interface LifecycleOptions {
   readonly process: ProcessLike;
@@ -50,10 +44,15 @@ export interface LifecycleOptions {
  * files are watched anyway. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
  * Returns the function that ends the handling.
  */
-export function watchProcess(options: LifecycleOptions): () => void {
-  const { process, log, onStop, onHangUp } = options;
+export function watchProcess({
+  process,
+  log,
+  hangUp,
+  onStop,
+  onHangUp = () =>
+    log.info('SIGHUP ignored: there is no configuration file; state files reload by themselves'),
+}: LifecycleOptions): () => void {
   let stopping = false;
-
   const stop = (signal: string): void => {
     if (stopping) {
       log.warn('Second signal; exiting at once', { signal });
@@ -61,58 +60,45 @@ export function watchProcess(options: LifecycleOptions): () => void {
       return;
     }
     stopping = true;
-    const isShort = signal === 'SIGHUP' && options.hangUp === 'console-closed';
-    onStop({ logFields: { signal }, ...(isShort && { withinMs: CONSOLE_CLOSED_MS }) });
-  };
-  const hangUp = (signal: string): void => {
-    if (options.hangUp !== 'read-again') stop(signal);
-    else if (onHangUp !== undefined) onHangUp();
-    else
-      log.info('SIGHUP ignored: there is no configuration file; state files reload by themselves');
+    onStop({ logFields: { signal }, ...(signal === 'SIGHUP' && hangUp) });
   };
   const crash = (error: unknown): void => {
     const stack = error instanceof Error ? { stack: error.stack } : {};
     log.error('Unexpected error; exiting at once', { err: error, ...stack });
     process.exit(1);
   };
-
-  const handlers: [string, (argument: never) => void][] = [
-    ['SIGINT', stop],
-    ['SIGTERM', stop],
-    ['SIGQUIT', stop],
-    // Ctrl-Break, on Windows only.
-    ['SIGBREAK', stop],
-    ['SIGHUP', hangUp],
+  // SIGBREAK is Ctrl-Break, on Windows only.
+  const signals = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK'];
+  const handlers = new Map<string, (argument: string) => void>([
+    ...signals.map((signal) => [signal, stop] as const),
+    ['SIGHUP', hangUp === undefined ? () => onHangUp() : stop],
     ['uncaughtException', crash],
     ['unhandledRejection', crash],
-  ];
-  for (const [event, handler] of handlers)
-    process.on(event, handler as (...args: unknown[]) => void);
+  ]);
+  for (const [event, handler] of handlers) process.on(event, handler);
   return () => {
-    for (const [event, handler] of handlers) {
-      process.off(event, handler as (...args: unknown[]) => void);
-    }
+    for (const [event, handler] of handlers) process.off(event, handler);
   };
 }
 
 /** Applies `--oom-score-adj`, on Linux. If the kernel refuses, only a warning is logged. */
-export async function setOomScore(score: number | undefined, log: Log): Promise<void> {
-  if (score === undefined) return;
+export async function setOomScore(oomScoreAdj: number | undefined, log: Log): Promise<void> {
+  if (oomScoreAdj === undefined) return;
   try {
-    await writeFile('/proc/self/oom_score_adj', String(score), { flag: 'r+' });
-  } catch (error) {
-    log.warn('OOM score not set; lowering it needs the capability SYS_RESOURCE', {
-      oomScoreAdj: score,
-      err: error,
-    });
+    await writeFile('/proc/self/oom_score_adj', String(oomScoreAdj), { flag: 'r+' });
+  } catch (err) {
+    const message = 'OOM score not set; lowering it needs the capability SYS_RESOURCE';
+    log.warn(message, { oomScoreAdj, err });
   }
 }
 
-export interface Remaining {
-  /** TCP connections. */
-  readonly connections: number;
-  /** UDP sessions. */
-  readonly sessions: number;
+/** Counts open TCP connections and UDP sessions. O(service ports), so call it rarely. */
+export function remainingOf(snapshot: readonly ServicePortSnapshot[]) {
+  const left = { connections: 0, sessions: 0 };
+  for (const { protocol, counters } of snapshot) {
+    left[protocol === 'TCP' ? 'connections' : 'sessions'] += counters.active;
+  }
+  return left;
 }
 
 export interface DrainOptions {
@@ -121,7 +107,7 @@ export interface DrainOptions {
   /** Time limit. Milliseconds. */
   readonly timeoutMs: number;
   /** Undefined: no data path, so nothing to report. */
-  readonly remaining: (() => Remaining) | undefined;
+  readonly remaining: (() => ReturnType<typeof remainingOf>) | undefined;
 }
 
 /** A drain is logged at its start, and then at this fraction of its time, within these bounds. */
@@ -129,20 +115,11 @@ const SHARE = 5;
 const MIN_INTERVAL_MS = 1000;
 const MAX_INTERVAL_MS = 30_000;
 
-/** Counts open connections. O(service ports), so call it rarely. */
-export function remainingOf(snapshot: readonly ServicePortSnapshot[]): Remaining {
-  let connections = 0;
-  let sessions = 0;
-  for (const { protocol, counters } of snapshot) {
-    if (protocol === 'TCP') connections += counters.active;
-    else sessions += counters.active;
-  }
-  return { connections, sessions };
-}
-
 /** Waits for `work` within the time limit, and logs progress while connections are open. Rejects as `work` does. */
-export async function drain(work: Promise<void>, options: DrainOptions): Promise<void> {
-  const { log, clock, timeoutMs, remaining } = options;
+export async function drain(
+  work: Promise<void>,
+  { log, clock, timeoutMs, remaining }: DrainOptions,
+): Promise<void> {
   const begin = clock.now();
   const everyMs = Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, timeoutMs / SHARE));
   let reminder: Timer | undefined;
@@ -155,9 +132,8 @@ export async function drain(work: Promise<void>, options: DrainOptions): Promise
   };
   const timeout = Promise.withResolvers<void>();
   const limit = clock.setTimer(timeoutMs, () => {
-    const drainTimeout = formatDuration(timeoutMs);
-    const message = 'Drain timeout reached; closing the remaining connections';
-    log.warn(message, { drainTimeout, ...remaining?.() });
+    const keys = { drainTimeout: formatDuration(timeoutMs), ...remaining?.() };
+    log.warn('Drain timeout reached; closing the remaining connections', keys);
     timeout.resolve();
   });
   report();

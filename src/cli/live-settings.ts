@@ -1,14 +1,26 @@
-import type { ReadDocuments } from '../config/documents.ts';
-import type { SettingChange } from '../config/events.ts';
-import { fieldName, OWN_API_VERSION, OWN_COMMAND, OWN_KIND } from '../config/field.ts';
 import {
+  configFailed,
+  configReloaded,
+  type ConfigReloaded,
+  type SettingChange,
+} from '../config/events.ts';
+import {
+  CONFIG_FILE,
+  CONFIG_LIMITS,
+  fieldName,
   KUBE_PROXY_API_VERSION,
   KUBE_PROXY_FIELDS,
   KUBE_PROXY_KIND,
+  OWN_API_VERSION,
+  OWN_COMMAND,
+  OWN_KIND,
   type FieldRules,
-} from '../config/kube-proxy-fields.ts';
+} from '../config/fields.ts';
+import { KpngError } from '../errors.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
+import { systemClock } from '../util/clock.ts';
+import { FileWatcher } from '../util/file-watcher.ts';
 import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting, JsonValue } from './flags/table.ts';
@@ -19,12 +31,7 @@ export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | '
 export interface FollowedFile {
   readonly path: string;
   /** Parses the same command line with new content of the file. Throws a KpngError. */
-  readonly read: (content: ReadDocuments) => Settings;
-}
-
-export interface Adopted {
-  readonly changed: readonly SettingChange[];
-  readonly refused: readonly SettingChange[];
+  readonly read: (bytes: Uint8Array) => Settings;
 }
 
 /** The settings in force. The live ones can be changed; the others stay. */
@@ -55,7 +62,7 @@ export class LiveSettings {
   }
 
   /** Applies the settings that can change now and reports those that cannot. */
-  adopt(next: Settings): Adopted {
+  adopt(next: Settings): Omit<ConfigReloaded, 'path'> {
     const changed: SettingChange[] = [];
     const refused: SettingChange[] = [];
     const [from, to] = [this.command.join(' '), next.command.join(' ')];
@@ -66,7 +73,7 @@ export class LiveSettings {
       if (running.text !== setting.text) {
         const { flag, origin } = setting;
         const field = origin.kind === 'file' ? origin.field : setting.field;
-        const change = { flag, field, from: running.text ?? '', to: setting.text ?? '' };
+        const change = { flag, field, from: running.text, to: setting.text };
         (setting.live ? changed : refused).push(change);
         if (!setting.live) continue;
         this.#apply(setting.flag, next);
@@ -87,6 +94,52 @@ export class LiveSettings {
       this.#setLimits({ [limit]: options.limits[limit] });
     }
   }
+}
+
+/**
+ * Reads a configuration file again whenever it changes. Live settings take effect at once; events report what
+ * changed, what takes effect only at the next start, and errors.
+ */
+export function followConfig({ path, read }: FollowedFile, live: LiveSettings) {
+  /** The last reports, since the file is read more often than it changes. */
+  let reported = '[]';
+  let asked = false;
+  const isNew = (summary: string): boolean => {
+    const news = asked || summary !== reported;
+    reported = summary;
+    asked = false;
+    return news;
+  };
+  const fail = (error: unknown): void => {
+    if (!(error instanceof KpngError)) throw error;
+    if (isNew(error.message)) configFailed.publish({ path, error });
+  };
+  const watcher = new FileWatcher({
+    path,
+    kind: CONFIG_FILE,
+    limits: CONFIG_LIMITS,
+    clock: systemClock,
+    onContent(bytes) {
+      try {
+        const adopted = live.adopt(read(bytes));
+        const news = isNew(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
+        if (news) configReloaded.publish({ path, ...adopted });
+      } catch (error) {
+        fail(error);
+      }
+    },
+    onError: fail,
+    onRecovered: () => watcher.again(),
+  });
+  watcher.start();
+  return {
+    /** Reads the file again, even if it appears unchanged. */
+    again: () => {
+      asked = true;
+      watcher.again();
+    },
+    close: () => watcher.close(),
+  };
 }
 
 /**

@@ -3,13 +3,11 @@ import type { Admin } from '../admin/start.ts';
 import type { ProxySubject } from '../admin/subject.ts';
 import { followEvents, Health } from '../observe/health.ts';
 import type { TlsServers } from '../observe/access.ts';
-import { DATA_PATH_RULES } from '../observe/log-data-path.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES } from '../observe/log-sinks.ts';
 import { SOURCE_RULES } from '../observe/log-sources.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import type { ServersOptions } from '../observe/servers.ts';
 import { takeInherited } from '../proxysocket/core/inherited.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
@@ -24,13 +22,13 @@ import { programVersion, userAgent } from './version.ts';
 /** A parsed command line, ready to run. */
 export interface RunOptions extends Pick<
   BoundCommand,
-  'source' | 'sink' | 'globals' | 'given' | 'command' | 'settings'
+  'source' | 'sink' | 'globals' | 'command' | 'settings'
 > {
   readonly log: AdjustableLog;
   readonly process: ProcessLike;
   readonly stdout: Writable;
   readonly hangUp: HangUp;
-  readonly config?: FollowedFile;
+  readonly config?: FollowedFile | undefined;
 }
 
 /** The options with those that can change, of `live`. */
@@ -42,30 +40,25 @@ export interface Live extends RunOptions {
 }
 
 /** The observers of a run, which end together. */
-export interface Observers {
-  readonly health: Health;
-  readonly metrics: Metrics | undefined;
-  readonly onProxy: (proxy: ProxySubject) => void;
-  /** TCP ports of the servers for metrics, health and the status page. */
-  ports(): readonly number[];
-  /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
-  leave(newProcess: number): Promise<void>;
-  close(): Promise<void>;
-}
+export type Observers = Awaited<ReturnType<typeof observe>>;
 
 /** Starts log lines, health and the servers. Metrics are loaded only if they can be scraped. */
-export async function observe(options: Live): Promise<Observers> {
-  const { source, sink, globals, given, log, live, stop, activation } = options;
+export async function observe(options: Live) {
+  const { source, sink, globals, settings, log, live, stop, activation } = options;
   const health = new Health();
   const isDry = sink.options.dryRun === true;
   // A dry run logs no changes.
-  const rules = isDry ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES, ...DATA_PATH_RULES];
+  const rules = isDry ? SOURCE_RULES : [...SOURCE_RULES, ...SINK_RULES];
   const ends = [subscribeLog(log, rules), followEvents(health)];
-  const isWanted = (flag: string): boolean =>
-    !isDry && (sink.servesByDefault === true || given.has(flag));
+  /** The value of a flag with an address; undefined: nothing is served there. */
+  const wanted = <Field extends keyof GlobalOptions>(field: Field) => {
+    const isGiven = settings.some((each) => each.field === field && each.origin.kind !== 'default');
+    return !isDry && (sink.servesByDefault === true || isGiven) ? globals[field] : undefined;
+  };
   const version = programVersion();
-  const metricsAddress = isWanted('metrics-bind-address') ? globals.metricsBindAddress : undefined;
-  const healthAddress = isWanted('healthz-bind-address') ? globals.healthzBindAddress : undefined;
+  const metricsAddress = wanted('metricsBindAddress');
+  const healthAddress = wanted('healthzBindAddress');
+  const shared = { health, log, clock: systemClock, inherit: inheritServer, activation };
   let metrics: Metrics | undefined;
   if (metricsAddress !== undefined) {
     const { createMetrics } = await import('../observe/metrics.ts');
@@ -79,58 +72,54 @@ export async function observe(options: Live): Promise<Observers> {
   }
   let servers: HttpServer | undefined;
   if (metricsAddress !== undefined || healthAddress !== undefined) {
-    servers = await observeServers(
-      {
-        metricsAddress,
-        healthAddress,
-        health,
-        metrics,
-        configz: () => configz(live, log.verbosity),
-        log,
-        clock: systemClock,
-        inherit: inheritServer,
-        activation,
-      },
-      globals,
-      ends,
-    );
+    const { startServers } = await import('../observe/servers.ts');
+    const isDelegated = globals.metricsAuthentication === 'delegated';
+    const isGuarded = isDelegated && metricsAddress !== undefined && isExposed(metricsAddress);
+    const secure = {
+      metrics: await tlsFor('metrics', 'metrics', options, ends),
+      health: await tlsFor('health', 'healthz', options, ends),
+    };
+    servers = startServers({
+      ...shared,
+      metrics,
+      configz: () => configz(live, log.verbosity),
+      metricsAddress,
+      healthAddress,
+      secure,
+      guard: isGuarded ? await guardFor(options, metrics, ends) : undefined,
+    });
   }
   let proxy: ProxySubject | undefined;
-  const socketPath = isWanted('admin-socket') ? globals.adminSocket : '';
-  const pageAddress = isWanted('status-bind-address') ? globals.statusBindAddress : undefined;
+  const socketPath = wanted('adminSocket') ?? '';
+  const pageAddress = wanted('statusBindAddress');
   let admin: Admin | undefined;
   if (socketPath !== '' || pageAddress !== undefined) {
     const { startAdmin } = await import('../admin/start.ts');
-    admin = await startAdmin({
-      socketPath,
-      pageAddress,
-      subject: {
-        version,
-        command: `${source.word} ${sink.word}`,
-        nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
-        health,
-        log,
-        clock: systemClock,
-        drainDelayMs: () => globals.drainDelay,
-        proxy: () => proxy,
-        stop: () => stop({ logFields: { by: 'the admin socket' } }),
-      },
-      inherit: inheritServer,
-      activation,
-    });
+    const subject = {
+      ...shared,
+      version,
+      command: `${source.word} ${sink.word}`,
+      nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
+      drainDelayMs: () => globals.drainDelay,
+      proxy: () => proxy,
+      stop: () => stop({ logFields: { by: 'the admin socket' } }),
+    };
+    admin = await startAdmin({ ...shared, socketPath, pageAddress, subject });
   }
   let left: Promise<void> | undefined;
   return {
     health,
     metrics,
-    onProxy: (started) => (proxy = started),
-    ports: () => [...(servers?.ports ?? []), ...(admin?.ports ?? [])],
-    leave(newProcess) {
+    onProxy: (started: ProxySubject): void => void (proxy = started),
+    /** TCP ports of the servers for metrics, health and the status page. */
+    ports: (): readonly number[] => [...(servers?.ports ?? []), ...(admin?.ports ?? [])],
+    /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
+    leave(newProcess: number): Promise<void> {
       // The admin API marks this process as replaced, and a probe that it still has to answer would fail.
       left ??= Promise.resolve(servers?.leave()).then(() => admin?.leave(newProcess));
       return left;
     },
-    async close() {
+    async close(): Promise<void> {
       // Closing at once would reset clients that connected before the new process served.
       await left;
       await Promise.all([servers?.close(), admin?.close()]);
@@ -139,72 +128,47 @@ export async function observe(options: Live): Promise<Observers> {
   };
 }
 
-/**
- * Starts the metrics and health servers, with TLS and authentication according to the flags. Adds to `ends` what to call
- * after they are closed. Rejects with KPNG_TLS_FILE or KPNG_KUBECONFIG before anything is served.
- */
-async function observeServers(
-  options: ServersOptions,
-  globals: GlobalOptions,
-  ends: (() => void)[],
-): Promise<HttpServer> {
-  const { metricsAddress } = options;
-  const [metricsTls, healthTls] = await Promise.all([
-    tlsFor('metrics', 'metrics', options, globals),
-    tlsFor('health', 'healthz', options, globals),
-  ]);
-  const isDelegated = globals.metricsAuthentication === 'delegated';
-  const guard =
-    isDelegated && metricsAddress !== undefined && isExposed(metricsAddress)
-      ? await guardFor(options, globals)
-      : undefined;
-  for (const each of [guard, metricsTls, healthTls]) if (each) ends.push(() => each.close());
-  const { startServers } = await import('../observe/servers.ts');
-  const secure = { metrics: metricsTls?.create, health: healthTls?.create };
-  return startServers({ ...options, secure, guard: guard?.check });
-}
+type Ends = (() => void)[];
 
-/** `prefix`: of the flags for the files. Undefined without files; then no TLS code is loaded. */
+/**
+ * HTTPS for a server, if there are files; otherwise no TLS code is loaded. `prefix`: of their flags. `ends` gets what
+ * to call when the server is closed. Rejects with KPNG_TLS_FILE.
+ */
 async function tlsFor(
   name: string,
   prefix: 'metrics' | 'healthz',
-  { log, clock }: ServersOptions,
-  globals: GlobalOptions,
-): Promise<TlsServers | undefined> {
+  { log, globals }: Live,
+  ends: Ends,
+): Promise<TlsServers['create'] | undefined> {
   const files = { crt: globals[`${prefix}TlsCrt`], key: globals[`${prefix}TlsKey`] };
   if (files.crt === '' && files.key === '') return undefined;
   const flags = { crt: `--${prefix}-tls-crt`, key: `--${prefix}-tls-key`, ca: '' };
   const { tlsServers } = await import('../observe/access.ts');
-  return tlsServers({ name, files, flags, clock, log });
+  const servers = await tlsServers({ name, files, flags, clock: systemClock, log });
+  if (servers !== undefined) ends.push(servers.close);
+  return servers?.create;
 }
 
-/** Access control for metrics, with the connections for its reviews. */
-async function guardFor({ metrics, log, clock }: ServersOptions, globals: GlobalOptions) {
-  const [{ ApiAccess }, { KubeApi }, { DEFAULT_KUBE_LIMITS }, { Reviews, REVIEW_LIMITS }, guard] =
-    await Promise.all([
-      import('../kube/access.ts'),
-      import('../kube/api.ts'),
-      import('../kube/limits.ts'),
-      import('../kube/reviews.ts'),
-      import('../observe/access.ts'),
-    ]);
+/** Access control for metrics, with the connections for its reviews. Rejects with KPNG_KUBECONFIG. */
+async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, ends: Ends) {
+  const { KubeApi } = await import('../kube/api.ts');
+  const { DEFAULT_KUBE_LIMITS } = await import('../kube/limits.ts');
+  const { Reviews, REVIEW_LIMITS } = await import('../kube/reviews.ts');
+  const { guardPages } = await import('../observe/access.ts');
   const { responseTimeoutMs } = REVIEW_LIMITS;
-  const limits = {
-    ...DEFAULT_KUBE_LIMITS,
-    responseTimeoutMs,
-    credentialsTimeoutMs: responseTimeoutMs,
-  };
-  const access = await ApiAccess.open({
+  const times = { responseTimeoutMs, credentialsTimeoutMs: responseTimeoutMs };
+  const api = await KubeApi.open({
     kubeconfig: globals.authenticationKubeconfig,
     server: '',
     env: process.env,
-    limits,
-    clock,
+    limits: { ...DEFAULT_KUBE_LIMITS, ...times },
+    clock: systemClock,
+    userAgent: userAgent(),
   });
-  const reviews = new Reviews(new KubeApi(access, userAgent()));
+  const reviews = new Reviews(api);
   const review = (token: string, path: string) => reviews.review(token, path);
-  const check = guard.guardPages({ review, metrics, log, clock });
-  return { check, close: () => access.close() };
+  ends.push(() => api.close());
+  return guardPages({ review, metrics, log, clock: systemClock });
 }
 
 /** Every address of the host, as the kernel writes it, with and without IPv6. */

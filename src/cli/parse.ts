@@ -1,42 +1,47 @@
-import type { ConfigProblem } from '../config/documents.ts';
-import type { ConfigFile } from '../config/resolve.ts';
-import { KpngError } from '../errors.ts';
+import type { ConfigFile, ConfigProblem } from '../config/file.ts';
 import { closest } from '../util/suggest.ts';
-import type { Action, BoundCommand } from './command.ts';
-import { FOREIGN_FLAGS, type IgnoredFlags } from './flags/foreign.ts';
-import { GLOBAL_FLAGS, checkObserve } from './flags/global.ts';
+import type { Action, BoundCommand, OtherCommand, SinkCommand, SourceCommand } from './command.ts';
+import { checkObserve, GLOBAL_FLAGS } from './flags/global.ts';
 import {
+  type Environment,
+  FOREIGN_FLAGS,
+  type GivenFlag,
+  type IgnoredFlags,
   misspeltVariables,
   readFlags,
-  usage,
-  type Environment,
   splitLine,
-  type GivenFlag,
-  type SplitLine,
+  tooMany,
+  usage,
 } from './flags/read.ts';
 import {
   effectiveSettings,
-  pickValues,
-  variableOf,
   type FlagSpec,
   type FlagTable,
+  pickValues,
+  variableOf,
 } from './flags/table.ts';
 import { REGISTRY } from './registry.ts';
-import { readTopic, topicWords, type Topic } from './topic.ts';
 
-const COMMANDS = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
+const { sources, sinks, others, hints } = REGISTRY;
+const COMMANDS = [...sources, ...sinks, ...others];
+
+/** The flags of all commands, to distinguish values from words before the command is known. */
+export const ALL_FLAGS: FlagTable = Object.assign(
+  {},
+  ...COMMANDS.map(({ flags }) => flags),
+  GLOBAL_FLAGS,
+);
 
 export type Invocation =
   | { readonly kind: 'help'; readonly topic: Topic }
-  | { readonly kind: 'other'; readonly topic: Topic; readonly action: Action }
-  | ({ readonly kind: 'run' } & BoundCommand)
-  | { readonly kind: 'usage-error'; readonly error: KpngError; readonly topic: Topic };
+  | { readonly kind: 'other'; readonly action: Action }
+  | ({ readonly kind: 'run' } & BoundCommand);
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
 export function configPathOf(argv: readonly string[], env: Environment): string {
-  const { words, flags, help } = splitLine(argv, allFlags());
+  const { words, flags, help } = splitLine(argv, ALL_FLAGS);
   const [first, second] = words;
-  const other = REGISTRY.others.find(({ word }) => word === first);
+  const other = others.find(({ word }) => word === first);
   // A file with errors must not prevent validating it.
   const needsNone = other !== undefined && (other.readsSettings !== true || second === 'validate');
   if (help || first === 'help' || needsNone) return '';
@@ -46,7 +51,7 @@ export function configPathOf(argv: readonly string[], env: Environment): string 
 
 /**
  * Parses a command line, without the program's name, together with the environment and a configuration file. Has no
- * side effects.
+ * side effects. Throws a usage error.
  */
 export function parse(
   argv: readonly string[],
@@ -54,97 +59,79 @@ export function parse(
   config?: ConfigFile,
 ): Invocation {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
-  const known = allFlags();
-  const line = splitLine(asked, known);
-  const { words, rest, flags } = line;
-  const input = { line, known, env, config };
-  let topic: Topic = { kind: 'nothing' };
+  const { words, rest, flags, help } = splitLine(asked, ALL_FLAGS);
+  refuseUnknown(flags);
+  const isHelp = words[0] === 'help';
+  let topic: Topic;
   try {
-    refuseUnknown(flags, known);
-    const isHelp = words[0] === 'help';
-    try {
-      topic = readTopic([...(isHelp ? words.slice(1) : words), ...rest]);
-    } catch (error) {
-      // A flag with a missing value may have consumed a word.
-      readFlags(flags, known);
-      throw error;
-    }
-    if (line.help || isHelp) return { kind: 'help', topic };
-    if (topic.kind === 'other') {
-      return { kind: 'other', topic, action: bindOther(topic, input) };
-    }
-    if (topic.kind === 'nothing' && config?.command !== undefined) {
-      const { command } = config;
+    topic = readTopic([...(isHelp ? words.slice(1) : words), ...rest]);
+  } catch (error) {
+    // A flag with a missing value may have consumed a word.
+    readFlags(flags, ALL_FLAGS);
+    throw error;
+  }
+  if (help || isHelp) return { kind: 'help', topic };
+  const { other, operands = [] } = topic;
+  if (other === undefined) {
+    const { command } = config ?? {};
+    if (topic.source === undefined && command !== undefined) {
       topic = readTopic(command);
-      if (topic.kind !== 'command') {
+      if (topic.sink === undefined) {
         throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
       }
     }
-    return { kind: 'run', ...bindRun(topic, flags, input) };
-  } catch (error) {
-    if (error instanceof KpngError) return { kind: 'usage-error', error, topic };
-    throw error;
+    return { kind: 'run', ...bindRun(topic, flags, env, config) };
   }
-}
-
-/** A command line, and what else sets flags. */
-interface Input {
-  readonly line: SplitLine;
-  /** The flags of all commands. */
-  readonly known: FlagTable;
-  readonly env: Environment;
-  readonly config: ConfigFile | undefined;
-}
-
-/** Throws for an unknown flag. Its error comes first, because its value looks like a word. */
-function refuseUnknown(flags: readonly GivenFlag[], known: FlagTable): void {
-  for (const { name } of flags) {
-    if (Object.hasOwn(known, name) || FOREIGN_FLAGS.has(name)) continue;
-    const meant = closest(name, Object.keys(known));
-    const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
-    throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
-  }
-}
-
-function bindOther({ command, operands }: Topic & { kind: 'other' }, input: Input): Action {
-  const { line, env, config } = input;
-  const { flags, rest } = line;
-  return command.bind({
+  const action = other.bind({
     operands,
     rest,
     flags,
     fields: configurableFlags,
     configPath: config?.path ?? '',
     read: () => {
-      const table = { ...GLOBAL_FLAGS, ...command.flags };
-      const { own } = sortFlags(flags, table);
-      return command.readsSettings === true
-        ? readFlags(own, table, env, config)
-        : readFlags(own, table);
+      const table = { ...GLOBAL_FLAGS, ...other.flags };
+      ignoredFlags(flags, table);
+      return other.readsSettings === true
+        ? readFlags(flags, table, env, config)
+        : readFlags(flags, table);
     },
-    bindRun: (words, given) =>
-      bindRun(readTopic(words.length > 0 ? words : (config?.command ?? [])), given, input),
-    parseRun: (words, file) => {
-      const invocation = parse(words, {}, file);
-      if (invocation.kind === 'usage-error') throw invocation.error;
-      if (invocation.kind === 'run') return invocation;
-      throw usage(`${words.join(' ')} names no source and backend`);
-    },
+    bindRun: (named, given) =>
+      bindRun(readTopic(named.length > 0 ? named : (config?.command ?? [])), given, env, config),
+    parseRun: (line, file) => parseRun(line, {}, file),
   });
+  return { kind: 'other', action };
+}
+
+/** The same, for the command line of a source and a sink. */
+export function parseRun(...given: Parameters<typeof parse>): BoundCommand {
+  const invocation = parse(...given);
+  if (invocation.kind === 'run') return invocation;
+  throw usage(`${given[0].join(' ')} names no source and backend`);
+}
+
+/** Throws for an unknown flag. Its error comes first, because its value looks like a word. */
+function refuseUnknown(flags: readonly GivenFlag[]): void {
+  for (const { name } of flags) {
+    if (Object.hasOwn(ALL_FLAGS, name) || FOREIGN_FLAGS.has(name)) continue;
+    const meant = closest(name, Object.keys(ALL_FLAGS));
+    const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
+    throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
+  }
 }
 
 /** Binds a source and a sink to their options. Throws a usage error. */
 function bindRun(
   topic: Topic,
   flags: readonly GivenFlag[],
-  { known, env, config }: Input,
+  env: Environment,
+  config: ConfigFile | undefined,
 ): BoundCommand {
-  if (topic.kind === 'source') throw usage(`${topic.source.word}: no backend was named`);
-  if (topic.kind !== 'command') throw usage('no source was named');
   const { source, sink } = topic;
+  if (source === undefined) throw usage('no source was named');
+  if (sink === undefined) throw usage(`${source.word}: no backend was named`);
   const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
-  const { own, ignored } = sortFlags(flags, table);
-  const raw = readFlags(own, table, env, config);
+  const ignored = ignoredFlags(flags, table);
+  const raw = readFlags(flags, table, env, config);
   const globals = pickValues(GLOBAL_FLAGS, raw);
   checkObserve(globals);
   const command = topicWords(topic);
@@ -157,56 +144,132 @@ function bindRun(
     source: source.bind(raw),
     sink: sink.bind(raw),
     globals,
-    given: new Set(raw.keys()),
     command,
     settings: effectiveSettings(table, raw),
     warnings: [...(config?.warnings ?? []), ...idle],
-    misspelt: misspeltVariables(env, Object.keys(known)),
+    misspelt: misspeltVariables(env, Object.keys(ALL_FLAGS)),
     ignored,
   };
 }
 
-/** The flags of a command, and those of kube-proxy and klog. Flags of another command are an error. */
-function sortFlags(
-  flags: readonly GivenFlag[],
-  table: FlagTable,
-): { own: readonly GivenFlag[]; ignored: readonly IgnoredFlags[] } {
-  const own: GivenFlag[] = [];
-  const ignored = new Map<string, string[]>();
-  for (const flag of flags) {
-    const { name, text = '' } = flag;
+/** The given flags of kube-proxy and klog that have no effect. Throws for those of a command that is not named. */
+function ignoredFlags(flags: readonly GivenFlag[], table: FlagTable): IgnoredFlags[] {
+  const others = flags.filter(({ name }) => !Object.hasOwn(table, name));
+  for (const { name, text = '' } of others) {
     const foreign = FOREIGN_FLAGS.get(name);
-    if (Object.hasOwn(table, name)) {
-      own.push(flag);
-    } else if (foreign === undefined) {
+    if (foreign === undefined) {
       const owners = COMMANDS.filter((each) => Object.hasOwn(each.flags, name));
       throw usage(
-        `--${name} is a flag of ${owners.map(({ word }) => word).join(', ')}, which this command ` +
-          'line does not name',
+        `--${name} is a flag of ${wordList(owners)}, which this command line does not name`,
       );
-    } else if (foreign.refuses?.(text) === true) {
+    }
+    if (foreign.refuses?.(text) === true) {
       throw usage(`--${name}${foreign.isSwitch ? '' : `=${text}`}: ${foreign.why}`);
-    } else {
-      ignored.set(foreign.why, [...(ignored.get(foreign.why) ?? []), `--${name}`]);
     }
   }
-  return { own, ignored: [...ignored].map(([why, names]) => ({ why, flags: names })) };
-}
-
-/** All flags, to distinguish values from words before the command is known. */
-export function allFlags(): FlagTable {
-  return Object.assign({}, ...COMMANDS.map(({ flags }) => flags), GLOBAL_FLAGS) as FlagTable;
+  const byReason = Map.groupBy(others, ({ name }) => FOREIGN_FLAGS.get(name)?.why ?? '');
+  return [...byReason].map(([why, some]) => {
+    return { why, flags: some.map(({ name }) => `--${name}`) };
+  });
 }
 
 /** Every flag that a configuration file may set, by name, in the order of docs/reference/command-line.md. */
 export function configurableFlags(): ReadonlyMap<string, FlagSpec<unknown>> {
-  const { sources, sinks, others } = REGISTRY;
-  const cleanup = others.filter(({ word }) => word === 'cleanup');
-  const found = new Map<string, FlagSpec<unknown>>(Object.entries(GLOBAL_FLAGS));
+  const tables = [...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')];
+  const flags = [GLOBAL_FLAGS, ...tables.map((each) => each.flags)].flatMap(Object.entries);
   // A file would name itself with it.
-  found.delete('config');
-  for (const { flags } of [...sources, ...sinks, ...cleanup]) {
-    for (const [flag, spec] of Object.entries(flags)) if (!found.has(flag)) found.set(flag, spec);
-  }
+  const found = new Map<string, FlagSpec<unknown>>(flags.filter(([flag]) => flag !== 'config'));
+  // Where several commands have a flag, the first one describes it.
+  for (const [flag, spec] of flags.toReversed()) if (found.has(flag)) found.set(flag, spec);
   return found;
+}
+
+/** The meaning of the words of a command line: a whole command, a partial one, or nothing. */
+export interface Topic {
+  readonly source?: SourceCommand;
+  readonly sink?: SinkCommand;
+  readonly other?: OtherCommand;
+  /** The words after that one. */
+  readonly operands?: readonly string[];
+}
+
+/** Matches words to commands. `to-local` is optional everywhere. Throws a usage error with the expected words. */
+export function readTopic(words: readonly string[]): Topic {
+  const [first, ...rest] = words;
+  if (first === undefined) return {};
+  const other = others.find(({ word }) => word === first);
+  if (other !== undefined) return { other, operands: rest };
+  const source = sources.find(({ word }) => word === first);
+  if (source === undefined) throw unknownCommand(first);
+
+  const isLocal = rest[0] === 'to-local';
+  const [sinkWord, ...extra] = isLocal ? rest.slice(1) : rest;
+  if (sinkWord === undefined) return { source };
+  const sink = sinks.find(({ word }) => word === sinkWord);
+  if (sink === undefined) throw unknownSink(sinkWord);
+  if (!fits(source, sink)) {
+    const global = sources.filter(({ scope }) => scope === 'global');
+    throw usage(
+      `${sink.word} needs the state of the whole cluster, and ${source.word} has that of one node; ` +
+        `use one of the sources ${wordList(global)}`,
+    );
+  }
+  if (isLocal && sink.scope === 'global') {
+    throw usage(
+      `${sink.word} is not for one node: write ${source.word} ${sink.word} without to-local`,
+    );
+  }
+  if (extra.length > 0) throw tooMany(extra, sink.word);
+  return { source, sink };
+}
+
+export function fits(source: SourceCommand, sink: SinkCommand): boolean {
+  return source.scope === 'global' || sink.scope === 'local';
+}
+
+/** The words of a topic, for `help`. */
+export function topicWords({ source, sink, other }: Topic): string[] {
+  return [other, source, sink].flatMap((command) => command?.word ?? []);
+}
+
+/** The words for `help` about a command line with an error; none if its words are wrong. */
+export function helpWords(argv: readonly string[]): string[] {
+  try {
+    const { words } = splitLine(argv, ALL_FLAGS);
+    return topicWords(readTopic(words));
+  } catch {
+    return [];
+  }
+}
+
+function unknownCommand(word: string): Error {
+  const hint = hints[word];
+  if (hint !== undefined) return usage(`${word}: ${hint}`);
+  if (word === 'to-local' || sinks.some((sink) => sink.word === word)) {
+    return usage(`${word} needs a source before it: ${wordList(sources)}`);
+  }
+  const meant = suggestion(word, [...sources, ...others, { word: 'help' }]);
+  return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${wordList(sources)}`);
+}
+
+function unknownSink(word: string): Error {
+  const known = `backends are ${wordList(sinks)}`;
+  const hint = hints[word];
+  if (hint !== undefined) return usage(`${word}: ${hint}; ${known}`);
+  if (sources.some((source) => source.word === word)) {
+    return usage(`${word} is a second source; ${known}`);
+  }
+  return usage(`unknown backend ${JSON.stringify(word)}${suggestion(word, sinks)}; ${known}`);
+}
+
+function suggestion(word: string, commands: readonly { readonly word: string }[]): string {
+  const found = closest(
+    word,
+    commands.map((command) => command.word),
+  );
+  return found === undefined ? '' : ` (did you mean ${found}?)`;
+}
+
+function wordList(commands: readonly { readonly word: string }[]): string {
+  return commands.map(({ word }) => word).join(', ');
 }

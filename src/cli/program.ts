@@ -1,12 +1,10 @@
-import type { ReadDocuments } from '../config/documents.ts';
-import { KpngError } from '../errors.ts';
+import { KpngError, messageOf } from '../errors.ts';
 import { escapeLines } from '../util/terminal-text.ts';
 import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
 import type { Environment } from './flags/read.ts';
-import { helpText } from './help.ts';
-import { configPathOf, parse, type Invocation } from './parse.ts';
+import { answerQuery, helpText } from './help.ts';
+import { configPathOf, configurableFlags, helpWords, parse, parseRun } from './parse.ts';
 import type { RunOptions } from './observers.ts';
-import { topicWords, type Topic } from './topic.ts';
 import { setImmediate } from 'node:timers/promises';
 
 /**
@@ -19,53 +17,47 @@ export async function main(
 ): Promise<number> {
   await closeDebugger();
   const { env, stdout, stderr } = host;
-  let topic: Topic = { kind: 'nothing' };
   try {
     if (argv[0] === 'completion' && argv[1] === 'query') {
-      const { answerQuery } = await import('./completion.ts');
       stdout.write(answerQuery(argv.slice(2)));
       return 0;
     }
     const path = configPathOf(argv, env);
     // Loaded only if there is a file.
-    const files = path === '' ? undefined : await import('./config-file.ts');
-    const config = await files?.loadConfig(path);
+    const files = path === '' ? undefined : await import('../config/file.ts');
+    const resolve = (text: string) => files?.parseConfig(path, text, configurableFlags());
+    const config = files && resolve(await files.readConfigText(path));
     const invocation = parse(argv, env, config);
-    if (invocation.kind === 'run') {
-      if (files === undefined) return await start(invocation);
-      const read = (content: ReadDocuments): BoundCommand =>
-        expectRun(path, parse(argv, env, files.parseConfig(path, content)));
-      return await start(invocation, { path, read });
-    }
-    topic = invocation.topic;
-    if (invocation.kind === 'usage-error') throw invocation.error;
     if (invocation.kind === 'other') return await invocation.action(host);
-    stdout.write(helpText(topic));
-    return 0;
+    if (invocation.kind === 'help') {
+      stdout.write(helpText(invocation.topic));
+      return 0;
+    }
+    const read = (bytes: Uint8Array): BoundCommand => {
+      const changed = files && resolve(files.configText(path, bytes));
+      try {
+        return parseRun(argv, env, changed);
+      } catch (cause) {
+        throw new KpngError('KPNG_CONFIG_INVALID', `${path}: ${messageOf(cause)}`, { cause });
+      }
+    };
+    return await start(invocation, config && { path, read });
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     const isUsage = error.code === 'KPNG_USAGE';
-    if (isUsage && argv.length === 0) stderr.write(`${helpText(topic)}\n`);
+    if (isUsage && argv.length === 0) stderr.write(`${helpText({})}\n`);
     stderr.write(`${PROGRAM}: ${escapeLines(error.message)} (${error.code})\n`);
     if (isUsage && argv.length > 0) {
-      stderr.write(`To learn more: ${[PROGRAM, 'help', ...topicWords(topic)].join(' ')}\n`);
+      stderr.write(`To learn more: ${[PROGRAM, 'help', ...helpWords(argv)].join(' ')}\n`);
     }
     return isUsage || error.code.startsWith('KPNG_CONFIG_') ? 2 : 1;
   }
 }
 
-function expectRun(path: string, invocation: Invocation): BoundCommand {
-  if (invocation.kind === 'run') return invocation;
-  const why = invocation.kind === 'usage-error' ? invocation.error.message : invocation.kind;
-  throw new KpngError('KPNG_CONFIG_INVALID', `${path}: ${why}`);
-}
-
 async function start(command: BoundCommand, config?: RunOptions['config']): Promise<number> {
-  const [{ createLog }, { run }, { meaningOfHangUp }] = await Promise.all([
-    import('../observe/log.ts'),
-    import('./run.ts'),
-    import('./lifecycle.ts'),
-  ]);
+  const { createLog } = await import('../observe/log.ts');
+  const { run } = await import('./run.ts');
+  const { meaningOfHangUp } = await import('./lifecycle.ts');
   const { globals, warnings, misspelt, ignored } = command;
   const log = await createLog({
     format: globals.loggingFormat ?? (process.stderr.isTTY ? 'text' : 'json'),

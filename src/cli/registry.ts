@@ -1,32 +1,32 @@
-import { readFileSync } from 'node:fs';
-import { bundledText } from '../util/bundle.ts';
 import { ADMIN_COMMANDS, SHOW_FLAGS } from './admin/commands.ts';
 import { OUTPUT_FORMS } from './admin/layout.ts';
-import type { OtherCommand, Registry } from './command.ts';
+import { examples, paragraphs, type OtherCommand, type Registry } from './command.ts';
 import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { text } from './flags/kinds.ts';
 import { atMost, usage } from './flags/read.ts';
 import { flag, group, pickValues } from './flags/table.ts';
-import { SERVICE_FLAGS, VERBS } from './service/flags.ts';
-import { toApi } from './sinks/to-api.ts';
-import { toExtip } from './sinks/to-extip.ts';
+import { SERVICE_FLAGS, VERBS } from './service/spec.ts';
+import {
+  toCallout,
+  toExtip,
+  toJson,
+  toUserspace,
+  toUserspaceLinux,
+  toUserspaceWindows,
+} from './sinks/backends.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
-import { toCallout, toJson } from './sinks/to-json.ts';
-import { toUserspace, toUserspaceLinux, toUserspaceWindows } from './sinks/to-userspace.ts';
-import { apiSource, localSource } from './sources/kpng.ts';
-import { kubeSource } from './sources/kube.ts';
-import { fileSource, toFile } from './state-file.ts';
-import { versionText } from './version.ts';
+import { toApi, toFile } from './sinks/whole-state.ts';
+import { apiSource, fileSource, kubeSource, localSource } from './sources.ts';
+import { packageText, programVersion } from './version.ts';
 
 const cleanup: OtherCommand = {
   word: 'cleanup',
   summary: 'Remove the packet rules and addresses that a proxy has left',
-  description: [
-    'Rules and addresses outlive the proxy, so that a restart finds them in place. cleanup removes its packet ' +
-      'rules, the addresses that it added to interfaces, and the interfaces that it made; nothing else. Running ' +
-      'it again does no harm. A proxy that is still running puts everything back.',
-  ],
-  examples: { cleanup: 'removes the rules of a proxy that has ended' },
+  description: paragraphs`
+    Rules and addresses outlive the proxy, so that a restart finds them in place. cleanup removes its packet
+    rules, the addresses that it added to interfaces, and the interfaces that it made; nothing else. Running it
+    again does no harm. A proxy that is still running puts everything back.`,
+  examples: examples`cleanup # removes the rules of a proxy that has ended`,
   flags: CLEANUP_FLAGS,
   readsSettings: true,
   bind({ operands, read }) {
@@ -44,19 +44,15 @@ const service: OtherCommand = {
     'start|stop|status|uninstall [flags]',
   ],
   next: VERBS,
-  description: [
-    'Windows runs a program as a service only through a wrapper that speaks to its service manager: NSSM ' +
-      '(https://nssm.cc) or WinSW. install creates the service or changes it; start and stop wait until the ' +
-      'service has started or stopped; each may be repeated. status prints absent, stopped, running, pausing or ' +
-      'changing, and exits with 0 if the service is running and with 1 otherwise. Stopping drains connections.',
-  ],
-  examples: {
-    'service install --name kpng -- kube --kubeconfig C:\\k\\config to-api':
-      'installs the controller',
-    'service install --name winuserspace --depends-on kpng -- local to-winuserspace -v=2':
-      'installs the proxy, which starts after the controller',
-    'service start --name winuserspace': 'starts the proxy and what it depends on',
-  },
+  description: paragraphs`
+    Windows runs a program as a service only through a wrapper that speaks to its service manager: NSSM
+    (https://nssm.cc) or WinSW. install creates the service or changes it; start and stop wait until the service
+    has started or stopped; each may be repeated. status prints absent, stopped, running, pausing or changing,
+    and exits with 0 if the service is running and with 1 otherwise. Stopping drains connections.`,
+  examples: examples`
+    service install --name kpng -- kube --kubeconfig C:\\k\\config to-api # installs the controller
+    service install --name winuserspace --depends-on kpng -- local to-winuserspace -v=2 # installs the proxy, which starts after the controller
+    service start --name winuserspace # starts the proxy and what it depends on`,
   flags: SERVICE_FLAGS,
   bind({ operands, rest, read, parseRun }) {
     const [verb, ...extra] = operands.slice(0, operands.length - rest.length);
@@ -93,16 +89,13 @@ const config: OtherCommand = {
     `print [--output ${OUTPUT_FORMS.join('|')}] [<source> <backend>] [flags]`,
   ],
   next: ['validate', 'print'],
-  description: [
-    'validate reports all errors of a file, and settings without effect. print shows the settings that result ' +
-      'from the command line, the environment and the file of --config, and where each comes from; with ' +
-      '--output yaml it prints a file with the same settings. Without words, print shows the command of the file.',
-  ],
-  examples: {
-    'config validate config.yaml': 'reports the errors of a file',
-    'config print --config config.yaml --output yaml':
-      'shows the settings of the command of a file',
-  },
+  description: paragraphs`
+    validate reports all errors of a file, and settings without effect. print shows the settings that result
+    from the command line, the environment and the file of --config, and where each comes from; with --output
+    yaml it prints a file with the same settings. Without words, print shows the command of the file.`,
+  examples: examples`
+    config validate config.yaml # reports the errors of a file
+    config print --config config.yaml --output yaml # shows the settings of the command of a file`,
   flags: {},
   readsSettings: true,
   bind({ operands: [form, ...operands], flags, configPath, ...line }) {
@@ -133,24 +126,20 @@ const config: OtherCommand = {
 };
 
 const VALIDATE_FLAGS = group('Node', {
-  'node-name': flag(text('name'), '', {
-    help: 'A node that the file must have.',
-    aliases: NODE_FLAGS['node-name'].aliases ?? [],
-  }),
+  'node-name': flag(text('name'), '', { aliases: NODE_FLAGS['node-name'].aliases ?? [] })`
+    A node that the file must have.`,
 });
 
 const validate: OtherCommand = {
   word: 'validate',
   summary: 'Check a state file',
   forms: ['STATE_FILE [--node-name NAME]'],
-  description: [
-    'Reports all errors of a state file, with line and column, and parts without effect. The exit code is 2 if ' +
-      'there are errors. config validate checks a configuration file.',
-  ],
-  examples: {
-    'validate state.yaml': 'reports the errors of a file',
-    'validate state.yaml --node-name node-1': 'also checks that the file has the node',
-  },
+  description: paragraphs`
+    Reports all errors of a state file, with line and column, and parts without effect. The exit code is 2 if
+    there are errors. config validate checks a configuration file.`,
+  examples: examples`
+    validate state.yaml # reports the errors of a file
+    validate state.yaml --node-name node-1 # also checks that the file has the node`,
   flags: VALIDATE_FLAGS,
   bind({ operands, read }) {
     const [file] = operands;
@@ -171,15 +160,13 @@ const completion: OtherCommand = {
   summary: 'Print a script that completes command lines in a shell',
   forms: [SHELLS.join('|')],
   next: SHELLS,
-  description: [
-    'The script asks the program for candidates, so it stays valid when the program is upgraded.',
-  ],
-  examples: {
-    'completion bash': 'for bash: put source <(kpng-userspace completion bash) into ~/.bashrc',
-    'completion zsh': 'for zsh: source <(kpng-userspace completion zsh), after compinit',
-    'completion fish > ~/.config/fish/completions/kpng-userspace.fish': 'for fish',
-    'completion powershell | Out-String | Invoke-Expression': 'for PowerShell, in $PROFILE',
-  },
+  description: paragraphs`
+    The script asks the program for candidates, so it stays valid when the program is upgraded.`,
+  examples: examples`
+    completion bash # for bash: put source <(kpng-userspace completion bash) into ~/.bashrc
+    completion zsh # for zsh: source <(kpng-userspace completion zsh), after compinit
+    completion fish > ~/.config/fish/completions/kpng-userspace.fish # for fish
+    completion powershell | Out-String | Invoke-Expression # for PowerShell, in $PROFILE`,
   flags: {},
   bind({ operands, read }) {
     const shell = SHELLS.find((each) => each === operands[0]);
@@ -187,11 +174,7 @@ const completion: OtherCommand = {
     atMost(1, operands, shell);
     read();
     return ({ stdout }) => {
-      const file = `completion/kpng-userspace.${shell}`;
-      // The same relative path from dist/cli and from src/cli.
-      const script =
-        bundledText(file) ?? readFileSync(new URL(`../../assets/${file}`, import.meta.url), 'utf8');
-      stdout.write(script);
+      stdout.write(packageText(`completion/kpng-userspace.${shell}`, 'assets/'));
       return Promise.resolve(0);
     };
   },
@@ -201,13 +184,17 @@ const version: OtherCommand = {
   word: 'version',
   summary: 'Print the version of the program and of Node',
   description: [],
-  examples: { version: 'prints the versions' },
+  examples: examples`version # prints the versions`,
   flags: {},
   bind({ operands, read }) {
     atMost(0, operands, 'version');
     read();
     return ({ stdout }) => {
-      stdout.write(versionText());
+      const { platform, arch, versions } = process;
+      const engine = `node: ${versions.node}\nv8: ${versions.v8}`;
+      stdout.write(
+        `kpng-userspace: ${programVersion()}\n${engine}\nplatform: ${platform} ${arch}\n`,
+      );
       return Promise.resolve(0);
     };
   },

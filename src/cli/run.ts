@@ -1,14 +1,21 @@
 import { once } from 'node:events';
+import { loadHasher } from '../api/hash.ts';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
+import { summaryReader } from '../observe/service-state.ts';
+import { sourceSynced } from '../store/events.ts';
+import { GlobalStore, type GlobalSource } from '../store/global-store.ts';
+import { feedLocalSink } from '../store/local-feed.ts';
+import type { LocalChange, LocalSink } from '../store/local-view.ts';
+import { Activation } from '../util/activation.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
-import { Activation } from '../util/activation.ts';
-import type { Running } from './command.ts';
-import { LiveSettings } from './live-settings.ts';
+import type { RunContext, Running, RunningSink } from './command.ts';
+import { unknownNode } from './flags/backend.ts';
+import { backoffFrom } from './flags/global.ts';
 import { drain, remainingOf, setOomScore, watchProcess, type StopReason } from './lifecycle.ts';
+import { followConfig, LiveSettings } from './live-settings.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
-import { prepare } from './prepare.ts';
 import { programVersion } from './version.ts';
 
 /** Configuration errors, which retrying cannot fix. */
@@ -38,11 +45,8 @@ export async function run(given: RunOptions): Promise<number> {
   } catch (error) {
     return failed('Startup failed', error, log);
   }
-  // The code for that is loaded only if there is a file.
-  const config =
-    given.config && (await import('./config-file.ts')).followConfig(given.config, live);
-  const onHangUp = config && (() => config.again());
-  const endWatch = watchProcess({ process, log, hangUp, onStop: stop, onHangUp });
+  const config = given.config && followConfig(given.config, live);
+  const endWatch = watchProcess({ process, log, hangUp, onStop: stop, onHangUp: config?.again });
   void asked.promise.then(({ logFields }) => {
     log.info('Stopping', logFields);
     observers.health.change({ stopping: true });
@@ -57,9 +61,9 @@ export async function run(given: RunOptions): Promise<number> {
       ...(sink.scope === 'local' && { node: sink.options.nodeName }),
     });
     await setOomScore(live.globals.oomScoreAdj, log);
-    const { running, work } = await prepare(options, observers);
-    started.resolve(running);
-    return await carry(running, work, options, observers, asked.promise);
+    const prepared = await prepare(options, observers);
+    started.resolve(prepared.running);
+    return await carry(prepared, options, observers, asked.promise);
   } catch (error) {
     const hasStarted = observers.health.facts.firstSyncAt !== undefined;
     return failed(hasStarted ? 'Failed; exiting' : 'Startup failed', error, log);
@@ -79,12 +83,12 @@ function failed(message: string, error: unknown, log: Log): 1 | 2 {
 
 /** Feeds a sink until it ends, or until a stop is asked for; then drains it. Returns the exit code. */
 async function carry(
-  running: Running,
-  work: (signal: AbortSignal) => Promise<void>,
+  prepared: Awaited<ReturnType<typeof prepare>>,
   { log, globals }: Live,
   observers: Observers,
   asked: Promise<StopReason>,
 ): Promise<number> {
+  const running: Running = prepared.running;
   const { proxy } = running;
   const end = new AbortController();
   const ended = once(end.signal, 'abort');
@@ -105,11 +109,11 @@ async function carry(
     systemClock.setTimer(delayMs, endNow);
   });
   try {
-    const fed = work(end.signal);
+    const fed = prepared.work(end.signal);
     await Promise.race([fed, ended]);
     // A stuck sink, such as one whose output is not read, must not keep the program alive.
     await drain(
-      fed.then(() => running.close()),
+      fed.then(() => running.close?.()),
       {
         log,
         clock: systemClock,
@@ -118,9 +122,147 @@ async function carry(
       },
     );
   } finally {
-    await running.destroy();
+    await running.destroy?.();
   }
   const code = (await running.afterwards?.(asked)) ?? 0;
   log.info('Stopped');
   return code;
+}
+
+/** Starts the sink. `work` starts the source, which feeds the sink until the signal aborts. */
+async function prepare(options: Live, observers: Observers) {
+  const { source, sink, globals, log } = options;
+  const nodeName = sink.scope === 'local' ? sink.options.nodeName : '';
+  const context: RunContext = { ...options, nodeName, otherPorts: () => observers.ports() };
+  if (sink.scope === 'local') {
+    const running = await sink.start(context);
+    observeProxy(running, observers);
+    const target = watched(running, observers, log);
+    const setPodNetworks = running.setPodNetworks?.bind(running);
+    const from = { ...context, setPodNetworks };
+    return {
+      running,
+      async work(signal: AbortSignal): Promise<void> {
+        if (source.scope === 'local') return (await source.start(from)).run(target, signal);
+        const fed = {
+          nodeName,
+          clusterScope: setPodNetworks !== undefined,
+          delivery: { backoff: backoffFrom(globals) },
+          hasher: await loadHasher(),
+        };
+        const started = await source.start(from);
+        const checked = following(started, nodeCheck(nodeName, started.name, log));
+        return feedLocalSink({ ...fed, source: checked }, target, signal);
+      },
+    };
+  }
+  if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
+  const store = new GlobalStore({ hasher: await loadHasher() });
+  const running = await sink.start(context, store);
+  return {
+    running,
+    async work(signal: AbortSignal): Promise<void> {
+      const from = await source.start(context);
+      await following(from, storeReport(store, from.name, observers, log)).feed(store, signal);
+    },
+  };
+}
+
+/** The source; `onChange` is called after each change that it makes to its store. */
+function following(source: GlobalSource, onChange: (store: GlobalStore) => void): GlobalSource {
+  return {
+    name: source.name,
+    async feed(store, signal) {
+      const end = store.onChange(() => onChange(store));
+      await source.feed(store, signal).finally(end);
+    },
+  };
+}
+
+/**
+ * Warns when the state of a source has nodes but not this one: then no endpoint is local. One warning each time that it
+ * goes missing.
+ */
+function nodeCheck(node: string, source: string, log: Log) {
+  let isMissing = false;
+  return ({ synced, nodes }: GlobalStore): void => {
+    const wasMissing = isMissing;
+    isMissing = synced && nodes.get(node) === undefined && nodes.current.size > 0;
+    if (wasMissing || !isMissing) return;
+    const err = unknownNode(node, [...nodes.current.keys()].sort(), source);
+    log.warn('Unknown node: no endpoint counts as local; set --node-name', { err });
+  };
+}
+
+function observeProxy({ proxy }: Running, { health, metrics, onProxy }: Observers): void {
+  if (proxy === undefined) return;
+  onProxy(proxy);
+  metrics?.observe(proxy);
+  const problems = () => proxy.problems();
+  health.readFrom({ problems, services: summaryReader(proxy) });
+}
+
+/** Reports applied change sets to health, and the first one to the log. */
+function watched(running: RunningSink, observers: Observers, log: Log): LocalSink {
+  const { health, metrics } = observers;
+  const countPolicies = localPolicyCounter();
+  return {
+    async sync(change) {
+      health.syncStarted();
+      try {
+        await running.sink.sync(change);
+      } catch (error) {
+        health.syncFailed(error instanceof KpngError ? error.code : 'KPNG_SINK_FAILED');
+        throw error;
+      }
+      for (const [policy, count] of Object.entries(countPolicies(change))) {
+        const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
+        metrics?.record(name, count, { traffic_policy: policy });
+      }
+      applied(change.view.size, observers, log);
+      await running.inPlace?.();
+    },
+  };
+}
+
+function applied(services: number, { health }: Observers, log: Log): void {
+  if (health.facts.firstSyncAt === undefined) {
+    log.info('The first complete state is in place', { services });
+  }
+  health.synced();
+}
+
+/** Reports to health, and once to the log, that a store has the state of the cluster and serves it. `source`: its name. */
+function storeReport(store: GlobalStore, source: string, observers: Observers, log: Log) {
+  let known = store.pin();
+  return (): void => {
+    if (!store.synced) return;
+    const changed = store.services.changedSince(known.revision).size;
+    sourceSynced.publish({ source, services: store.serviceCount, changed });
+    known.release();
+    known = store.pin();
+    applied(store.serviceCount, observers, log);
+  };
+}
+
+/**
+ * Returns a function to call with each change set. It counts the services without an endpoint that their internal or
+ * external traffic policy allows on this node. Unchanged services cost nothing.
+ */
+export function localPolicyCounter() {
+  const lacking = { internal: new Set<string>(), external: new Set<string>() };
+  return ({ view, changed }: LocalChange) => {
+    for (const key of changed) {
+      const entry = view.get(key);
+      for (const scope of ['internal', 'external'] as const) {
+        // An endpoint without scopes may be used for all traffic.
+        const lacks =
+          entry?.service[`${scope}TrafficToLocal`] === true &&
+          ![...entry.endpoints.values()].some(({ scopes }) => scopes?.[scope] ?? true);
+        if (lacks) lacking[scope].add(key);
+        else lacking[scope].delete(key);
+      }
+    }
+    return { internal: lacking.internal.size, external: lacking.external.size };
+  };
 }

@@ -1,6 +1,6 @@
-import { readConfigText } from '../config/read.ts';
 import type { Writable } from 'node:stream';
-import { problemText, resolveConfig } from '../config/resolve.ts';
+import { OWN_API_VERSION, OWN_KIND } from '../config/fields.ts';
+import { problemText, readConfigText, resolveConfig } from '../config/file.ts';
 import { KpngError } from '../errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
 import { decodeText, StateParser } from '../file/parse.ts';
@@ -10,18 +10,10 @@ import { readContent } from '../util/read-content.ts';
 import { escapeControls, escapeLines } from '../util/terminal-text.ts';
 import { print, counted, table, type Column, type OutputForm } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
-import { OWN_API_VERSION, OWN_KIND } from '../config/field.ts';
 import { unknownNode } from './flags/backend.ts';
 import { originText, type EffectiveSetting } from './flags/table.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
-
-interface Findings {
-  readonly errors: readonly string[];
-  readonly warnings: readonly string[];
-  /** What follows `FILE is valid`. */
-  readonly summary?: string;
-}
 
 /** Reports all errors of a configuration file. Returns the exit code. */
 export function validateConfig(
@@ -29,54 +21,56 @@ export function validateConfig(
   { fields, parseRun }: Pick<OtherLine, 'fields' | 'parseRun'>,
   output: Output,
 ): Promise<0 | 2> {
-  return validate(path, output, async () => {
-    const text = await readConfigText(path);
-    const resolved = resolveConfig(path, text, fields());
+  return validate(path, output, async (report) => {
+    const resolved = resolveConfig(path, await readConfigText(path), fields());
     if (!resolved.ok) {
-      const errors = resolved.problems.map((each) => problemText(path, each));
-      return { errors: errors.map((text) => `${text} (KPNG_CONFIG_INVALID)`), warnings: [] };
+      for (const each of resolved.problems) {
+        report(`${problemText(path, each)} (KPNG_CONFIG_INVALID)`);
+      }
+      return undefined;
     }
     const { config } = resolved;
     const { warnings } = config.command === undefined ? config : parseRun([], config);
-    return { errors: [], warnings: warnings.map((warning) => problemText(path, warning)) };
+    for (const warning of warnings) report(`warning: ${problemText(path, warning)}`);
+    return '.';
   });
 }
 
 /** Reports all errors of a state file; `nodeName`: of a node that it should have. Returns the exit code. */
 export function validateState(path: string, nodeName: string, output: Output): Promise<0 | 2> {
-  return validate(path, output, async () => {
+  return validate(path, output, async (report) => {
     const content = await readContent(path, DEFAULT_FILE_LIMITS.maxFileBytes, STATE_FILE);
     if (content instanceof KpngError) throw content;
     const text = decodeText(content.bytes);
     const result = typeof text === 'string' ? new StateParser().parse(text) : text;
     if (!result.ok) {
-      const errors = formatProblems(path, result.errors).split('\n');
-      return { errors: errors.map((line) => `${line} (KPNG_STATE_FILE_INVALID)`), warnings: [] };
+      for (const line of formatProblems(path, result.errors).split('\n')) {
+        report(`${line} (KPNG_STATE_FILE_INVALID)`);
+      }
+      return undefined;
     }
-    const { services, nodes, newWarnings } = result;
-    const names = nodes.map(({ name }) => name).sort();
+    const { services, nodesText = '[]', newWarnings } = result;
+    const names = (JSON.parse(nodesText) as { name: string }[]).map(({ name }) => name).sort();
     if (nodeName !== '' && !names.includes(nodeName)) {
       throw unknownNode(nodeName, names, `state file ${path}`);
     }
-    return {
-      errors: [],
-      warnings: newWarnings.total === 0 ? [] : formatProblems(path, newWarnings).split('\n'),
-      summary: `: ${counted(services, 'service')}, ${counted(names.length, 'node')}`,
-    };
+    if (newWarnings.total > 0) {
+      for (const line of formatProblems(path, newWarnings).split('\n')) report(`warning: ${line}`);
+    }
+    return `: ${counted(services, 'service')}, ${counted(names.length, 'node')}`;
   });
 }
 
+/** `check` reports errors and warnings. It resolves with what follows `FILE is valid`; undefined: it is not. */
 async function validate(
   path: string,
   { stdout, stderr }: Output,
-  check: () => Promise<Findings>,
+  check: (report: (text: string) => void) => Promise<string | undefined>,
 ): Promise<0 | 2> {
   const report = (text: string): void => printLine(stderr, `${PROGRAM}: ${text}`);
   try {
-    const { errors, warnings, summary = '.' } = await check();
-    for (const error of errors) report(error);
-    for (const warning of warnings) report(`warning: ${warning}`);
-    if (errors.length > 0) return 2;
+    const summary = await check(report);
+    if (summary === undefined) return 2;
     printLine(stdout, `${path} is valid${summary}`);
     return 0;
   } catch (error) {
@@ -93,7 +87,7 @@ function printLine(stream: Writable, text: string): void {
 
 const COLUMNS: Column<EffectiveSetting>[] = [
   { title: 'SETTING', cell: ({ flag }) => `--${flag}` },
-  { title: 'VALUE', cell: ({ text = '' }) => (text === '' ? '-' : text) },
+  { title: 'VALUE', cell: ({ text }) => text || '-' },
   { title: 'FROM', cell: ({ origin }) => originText(origin) },
 ];
 

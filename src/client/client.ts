@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { WatchReq } from '../api/generated/localv1/api.ts';
-import { decodeLocalOp, quote, type ChangeOp, type DataOp } from '../api/ops.ts';
+import { decodeLocalOp, quote, type DataOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
@@ -36,9 +36,7 @@ export class KpngClient {
     const clusterScope = options.clusterScope === true ? true : undefined;
     this.#connector = new Connector(
       {
-        name: 'local API',
-        flag: '--local-api',
-        path: '/localv1.Sets/Watch',
+        name: 'local',
         encodeRequest: (nodeName) => WatchReq.encode({ nodeName, clusterScope }).finish(),
         decode: decodeLocalOp,
       },
@@ -55,13 +53,13 @@ export class KpngClient {
     const deliverer = new Deliverer(sink, { clock, random, onFailed: onError });
     const state = this.#state;
     try {
-      const sets = {
-        reset: () => state.reset(),
-        apply: (op: ChangeOp<DataOp>) => state.apply(op),
-        complete: () => deliverer.deliver(() => this.#complete()),
-      };
       await this.#connector.run(
-        { sets, nodeName: nodeName ?? hostname(), once: once ?? false },
+        {
+          reset: () => state.reset(),
+          apply: (op) => state.apply(op),
+          complete: () => deliverer.deliver(() => this.#complete()),
+        },
+        { nodeName: nodeName ?? hostname(), once },
         signal ?? new AbortController().signal,
       );
     } finally {
@@ -71,15 +69,13 @@ export class KpngClient {
 
   #complete(): LocalChange {
     const change = this.#state.sync();
-    for (const orphans of this.#state.newOrphans) {
-      this.#connector.invalid(serviceMissing(orphans));
-    }
+    for (const each of change.orphans) this.#connector.invalid(serviceMissing(each));
     this.#connector.synced();
     sourceSynced.publish({
       source: this.#connector.source,
       services: change.view.size,
       changed: change.changed.size,
-      operations: this.#state.takeOperations(),
+      operations: change.operations,
     });
     return change;
   }

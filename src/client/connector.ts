@@ -4,29 +4,17 @@ import type { AnyOp, ChangeOp } from '../api/ops.ts';
 import type { StateLimits } from '../store/change-set.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
-import { openStream, type OpStream, type StreamApi } from './stream.ts';
-import type { Target } from './target.ts';
+import { openStream, type OpStream, type StreamApi, type StreamOptions } from './stream.ts';
 import { dateProblem, type TlsMaterial } from '../util/tls-files.ts';
 
-/** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
-const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
-
-export interface ConnectorOptions {
-  /** See `parseTarget`. */
-  readonly target: Target;
-  /** See `readTls`. Default: no TLS. */
-  readonly tls?: TlsMaterial | undefined;
+export interface ConnectorOptions extends StreamOptions {
   /**
    * Reads the TLS files again before each connection but the first, so that they may be replaced at any time. If that
    * fails, the previous ones are used.
    */
   readonly renewTls?: (() => Promise<TlsMaterial | undefined>) | undefined;
-  /** Bytes. Default: 4194304. */
-  readonly maxMessageSize?: number | undefined;
   /** Maximum accepted state. Default: `DEFAULT_STATE_LIMITS`. */
   readonly stateLimits?: StateLimits | undefined;
-  /** Time limit of a connect. Milliseconds. Default: 20 000, as in Go's gRPC. */
-  readonly connectTimeoutMs?: number | undefined;
   /** Delays between attempts. Default: 1 s growing to 30 s. */
   readonly backoff?: BackoffPolicy | undefined;
   /** Called for each failure; the client recovers automatically. */
@@ -36,7 +24,7 @@ export interface ConnectorOptions {
 }
 
 /** The client's handling of the operations that a server sends. */
-interface ChangeSets<Op> {
+export interface ChangeSets<Op> {
   /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
   reset(): void;
   /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE. */
@@ -45,12 +33,11 @@ interface ChangeSets<Op> {
   complete(): Promise<KpngError | undefined>;
 }
 
-interface RunConnector<Op> {
-  readonly sets: ChangeSets<Op>;
+interface RunOptions {
   /** The node whose view to request. If empty, the kpng server treats no endpoint as local. */
   readonly nodeName: string;
   /** End after the first change set, with an error if it was not accepted. */
-  readonly once: boolean;
+  readonly once?: boolean | undefined;
 }
 
 /**
@@ -75,7 +62,7 @@ export class Connector<Op extends AnyOp> {
     this.#api = api;
     this.#options = options;
     this.#tls = options.tls;
-    this.source = `${api.name} at ${options.target.text}`;
+    this.source = `${api.name} API at ${options.target.text}`;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
   }
@@ -84,7 +71,7 @@ export class Connector<Op extends AnyOp> {
    * Watches until the signal aborts. Rejects only with `once`, when the change set was not accepted. Runs once at a
    * time.
    */
-  async run(what: RunConnector<Op>, stop: AbortSignal): Promise<void> {
+  async run(sets: ChangeSets<Op>, options: RunOptions, stop: AbortSignal): Promise<void> {
     if (this.#running) throw new Error('The client is running.');
     this.#running = true;
     // Between attempts nothing else may keep the process alive.
@@ -92,7 +79,7 @@ export class Connector<Op extends AnyOp> {
       this.#options.clock === undefined ? setInterval(() => {}, MAX_TIMER_MS) : undefined;
     try {
       while (!stop.aborted) {
-        const lost = await this.#connect(what, stop);
+        const lost = await this.#connect(sets, options, stop);
         if (lost === undefined) return;
         await this.#wait(lost, stop);
       }
@@ -115,25 +102,23 @@ export class Connector<Op extends AnyOp> {
   }
 
   /** One connection, from connect to loss. Returns why it was lost; undefined: the run is over. */
-  async #connect(what: RunConnector<Op>, stop: AbortSignal): Promise<KpngError | undefined> {
-    const { target, maxMessageSize, connectTimeoutMs } = this.#options;
+  async #connect(
+    sets: ChangeSets<Op>,
+    run: RunOptions,
+    stop: AbortSignal,
+  ): Promise<KpngError | undefined> {
     if (!this.#isFirst) await this.#renewTls();
     this.#isFirst = false;
-    const stream = await openStream({
-      api: this.#api,
-      target,
-      tls: this.#tls,
-      maxMessageSize: maxMessageSize ?? DEFAULT_MAX_MESSAGE_SIZE,
-      connectTimeoutMs: connectTimeoutMs ?? 20_000,
-      clock: this.#clock,
-      onConnected: () => sourceConnected.publish({ source: this.source }),
-    });
+    const options = { ...this.#options, tls: this.#tls };
+    const stream = await openStream(this.#api, options, this.#clock, () =>
+      sourceConnected.publish({ source: this.source }),
+    );
     const close = () => stream.close();
     stop.addEventListener('abort', close);
     if (stop.aborted) close();
     let refused: KpngError | undefined;
     try {
-      refused = await this.#watch(stream, what);
+      refused = await this.#watch(stream, sets, run);
     } catch (error) {
       if (stop.aborted) return undefined;
       if (!(error instanceof KpngError)) throw error;
@@ -153,11 +138,9 @@ export class Connector<Op extends AnyOp> {
    */
   async #watch(
     stream: OpStream<Op>,
-    { sets, nodeName, once }: RunConnector<Op>,
+    sets: ChangeSets<Op>,
+    { nodeName, once }: RunOptions,
   ): Promise<KpngError | undefined> {
-    // A server sends Reset unasked. If not, its first change set is the full data anyway, since the stream is new
-    // to it.
-    sets.reset();
     let operations = 0;
     stream.request(nodeName);
     try {
@@ -178,7 +161,7 @@ export class Connector<Op extends AnyOp> {
         }
       }
     } finally {
-      // Free the change set's memory until the next connection.
+      // The next connection begins with the full data, even if its server sends no Reset.
       sets.reset();
     }
     return undefined;

@@ -2,17 +2,7 @@
 import { parseArgs } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
 import { parseDuration } from '../util/duration.ts';
-import type { TlsFiles } from '../util/tls-files.ts';
 import { DEFAULT_API } from './target.ts';
-
-export interface ProgramOptions {
-  readonly api: string;
-  readonly nodeName: string | undefined;
-  readonly tls: TlsFiles;
-  readonly maxMsgSize: number;
-  readonly errorDelayMs: number;
-  readonly once: boolean;
-}
 
 /** Exit code for wrong flags and files. */
 const BAD_USAGE = 2;
@@ -24,7 +14,9 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT'] as const;
  * second ends the process.
  */
 export async function runProgram(
-  main: (options: ProgramOptions & { readonly signal: AbortSignal }) => Promise<void>,
+  main: (
+    options: ReturnType<typeof parseFlags> & { readonly signal: AbortSignal },
+  ) => Promise<void>,
 ): Promise<void> {
   const args = process.argv.slice(2);
   if (args.includes('--help') || args.includes('-h')) {
@@ -73,7 +65,7 @@ const HELP = `Options:
 `;
 
 /** Reads the flags of kpng's client programs. Throws KPNG_USAGE. */
-export function parseFlags(args: readonly string[]): ProgramOptions {
+export function parseFlags(args: readonly string[]) {
   const flags = valuesOf(args);
   return {
     api: flags.api ?? DEFAULT_API,

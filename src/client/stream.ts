@@ -12,27 +12,25 @@ import type { TlsMaterial } from '../util/tls-files.ts';
 
 /** One of kpng's two APIs, as a client sees it. */
 export interface StreamApi<Op> {
-  /** For people: `local API`. */
-  readonly name: string;
-  readonly path: string;
-  /** The server's flag that switches it off. */
-  readonly flag: string;
+  readonly name: 'local' | 'global';
   readonly encodeRequest: (nodeName: string) => Uint8Array;
   readonly decode: (bytes: Uint8Array) => ChangeOp<Op> | StreamOp;
 }
 
-interface StreamOptions<Op> {
-  readonly api: StreamApi<Op>;
+/** How to connect to a server. */
+export interface StreamOptions {
+  /** See `parseTarget`. */
   readonly target: Target;
-  readonly tls: TlsMaterial | undefined;
-  /** Maximum size of a message from the server. Bytes. */
-  readonly maxMessageSize: number;
-  /** Time limit for the connection and its HTTP/2 handshake. Milliseconds. */
-  readonly connectTimeoutMs: number;
-  readonly clock: Clock;
-  /** Called once connected. The server may still refuse the call. */
-  readonly onConnected: () => void;
+  /** See `readTls`. Default: no TLS. */
+  readonly tls?: TlsMaterial | undefined;
+  /** Maximum size of a message from the server. Bytes. Default: 4194304. */
+  readonly maxMessageSize?: number | undefined;
+  /** Time limit for the connection and its HTTP/2 handshake. Milliseconds. Default: 20 000, as in Go's gRPC. */
+  readonly connectTimeoutMs?: number | undefined;
 }
+
+/** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
+const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
 
 /** Operations from a server. Iteration always ends with a KpngError (KPNG_SOURCE_LOST). */
 export interface OpStream<Op> extends AsyncIterable<ChangeOp<Op> | StreamOp> {
@@ -41,14 +39,23 @@ export interface OpStream<Op> extends AsyncIterable<ChangeOp<Op> | StreamOp> {
   close(): void;
 }
 
-/** Dials and starts the call. A failure to connect is reported when the stream is read. */
-export async function openStream<Op>(options: StreamOptions<Op>): Promise<OpStream<Op>> {
+/**
+ * Dials and starts the call. A failure to connect is reported when the stream is read. `onConnected`: called once
+ * connected; the server may still refuse the call.
+ */
+export async function openStream<Op>(
+  api: StreamApi<Op>,
+  options: StreamOptions,
+  clock: Clock,
+  onConnected: () => void,
+): Promise<OpStream<Op>> {
   const { Client, connectivityState, status } = await import('@grpc/grpc-js');
-  const { api, target, connectTimeoutMs, onConnected, clock } = options;
-  const connections = await trackConnections(target, options.tls);
-  const client = new Client(target.uri, connections.credentials, channelOptions(options));
+  const { target, tls, connectTimeoutMs = 20_000 } = options;
+  const { maxMessageSize = DEFAULT_MAX_MESSAGE_SIZE } = options;
+  const connections = await trackConnections(target, tls);
+  const client = new Client(target.uri, connections.credentials, channelOptions(maxMessageSize));
   const call = client.makeBidiStreamRequest(
-    api.path,
+    `/${api.name}v1.Sets/Watch`,
     (nodeName: string) => Buffer.from(api.encodeRequest(nodeName)),
     api.decode,
   );
@@ -83,8 +90,15 @@ export async function openStream<Op>(options: StreamOptions<Op>): Promise<OpStre
           const seconds = connectTimeoutMs / 1000;
           throw new KpngError('KPNG_SOURCE_LOST', `No answer within ${seconds} s.`);
         }
-        const notUnderstood = options.tls === undefined && connections.reached && !connected;
-        throw streamError(cause, { ...options, codes: status, notUnderstood });
+        const { code, details } = statusOf(cause);
+        const name = code === undefined ? 'error' : (status[code] ?? `status ${code}`);
+        const hint =
+          tls === undefined && connections.reached && !connected
+            ? 'it may be a server with TLS, and this client uses none; give its authority with --api-client-tls-ca'
+            : hintFor(name, details, api.name, maxMessageSize);
+        const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
+        // Without the cause, which says the same in other words.
+        throw new KpngError('KPNG_SOURCE_LOST', message);
       }
       throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
     },
@@ -111,7 +125,7 @@ function onceReady(client: Client, states: typeof connectivityState, callback: (
 const KEEPALIVE_MS = 330_000;
 const KEEPALIVE_TIMEOUT_MS = 20_000;
 
-function channelOptions({ maxMessageSize }: { readonly maxMessageSize: number }): ChannelOptions {
+function channelOptions(maxMessageSize: number): ChannelOptions {
   return {
     'grpc.max_receive_message_length': maxMessageSize,
     'grpc.keepalive_time_ms': KEEPALIVE_MS,
@@ -124,26 +138,6 @@ function channelOptions({ maxMessageSize }: { readonly maxMessageSize: number })
     // No TXT look-ups.
     'grpc.service_config_disable_resolution': 1,
   };
-}
-
-/** Facts about a stream that explain its end. */
-interface StreamFacts {
-  /** gRPC's status codes: their names by number. */
-  readonly codes: Readonly<Record<number, string>>;
-  readonly maxMessageSize: number;
-  readonly api: Pick<StreamApi<unknown>, 'name' | 'flag'>;
-  /** Without TLS: a TCP connection was established, but no HTTP/2 on it. */
-  readonly notUnderstood: boolean;
-}
-
-/** Why a stream ended, with advice where possible. Code KPNG_SOURCE_LOST. */
-function streamError(cause: unknown, facts: StreamFacts): KpngError {
-  const { code, details } = statusOf(cause);
-  const name = code === undefined ? 'error' : (facts.codes[code] ?? `status ${code}`);
-  const hint = hintFor(name, details, facts);
-  const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
-  // Without the cause, which says the same in other words.
-  return new KpngError('KPNG_SOURCE_LOST', message);
 }
 
 /** Messages of OpenSSL and Node about a failed handshake, and what to do. */
@@ -168,18 +162,18 @@ const TLS_HINTS: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
+/** What to do about the end of a stream. */
 function hintFor(
   name: string,
   details: string,
-  { api, maxMessageSize, notUnderstood }: StreamFacts,
+  api: StreamApi<unknown>['name'],
+  maxMessageSize: number,
 ): string | undefined {
-  if (notUnderstood) {
-    return 'it may be a server with TLS, and this client uses none; give its authority with --api-client-tls-ca';
-  }
   const tls = TLS_HINTS.find(([pattern]) => pattern.test(details));
   if (tls !== undefined) return tls[1];
   if (name === 'UNIMPLEMENTED') {
-    return `the server does not serve the ${api.name}: it is switched off there (${api.flag}), or the server is a kpng from before 2022-10-31`;
+    const flag = api === 'local' ? '--local-api' : '--globalv1-api';
+    return `the server does not serve the ${api} API: it is switched off there (${flag}), or the server is a kpng from before 2022-10-31`;
   }
   if (name === 'RESOURCE_EXHAUSTED' && /message/i.test(details)) {
     return `--max-msg-size is ${maxMessageSize}`;

@@ -9,15 +9,12 @@ import { stateFileSchema, type SchemaPart } from './schema.ts';
 /** Describes an error of the schema validator. `root`: the validated value. */
 export function describe(error: ErrorObject, root: unknown): Finding {
   const segments = pointerSegments(error.instancePath, root);
+  const schema = (error.parentSchema ?? {}) as SchemaPart;
   if (error.keyword === 'additionalProperties') {
     const key = String(error.params['additionalProperty']);
-    return { segments: [...segments, key], atKey: true, message: unknownKey(key, parentOf(error)) };
+    return { segments: [...segments, key], atKey: true, message: unknownKey(key, schema) };
   }
-  return { segments, message: messageOf(error) };
-}
-
-function parentOf(error: ErrorObject): SchemaPart {
-  return (error.parentSchema ?? {}) as SchemaPart;
+  return { segments, message: messageOf(error, schema) };
 }
 
 function unknownKey(key: string, parent: SchemaPart): string {
@@ -56,41 +53,29 @@ function resolve(part: SchemaPart, root: SchemaPart): SchemaPart | undefined {
   return part.items === undefined ? part : resolve(part.items, root);
 }
 
-function messageOf(error: ErrorObject): string {
-  const schema = parentOf(error);
-  const title = schema.title ?? 'value';
-  const value = show(error.data);
-  switch (error.keyword) {
-    case 'required':
-      return `'${String(error.params['missingProperty'])}' is missing`;
-    case 'type':
-      return wrongType(error, schema);
-    case 'minimum':
-    case 'maximum':
-    case 'minLength':
-      return `${value} is not ${withArticle(title)}${range(schema)}`;
-    case 'format':
-      return `${value} is not ${withArticle(title)}${addressHint(title, error.data)}`;
-    case 'pattern':
-      return `${value} is not ${withArticle(title)} (letters, digits, '-', '_' and '.'; the first and the last a letter or digit)`;
-    case 'maxLength':
-      return `${value} is too long for ${withArticle(title)} (at most ${schema.maxLength} characters)`;
-    case 'enum':
-      return `${value} is not ${withArticle(title)}${choices(error.data, schema.enum ?? [])}`;
-    default:
-      return `${value}: ${error.message ?? error.keyword}`;
-  }
-}
+/** What follows `VALUE is not a …`, by keyword of the schema. */
+const DETAILS: Readonly<Record<string, (value: unknown, schema: SchemaPart) => string>> = {
+  minimum: (_, schema) => range(schema),
+  maximum: (_, schema) => range(schema),
+  pattern: () => " (letters, digits, '-', '_' and '.'; the first and the last a letter or digit)",
+  format: addressHint,
+  enum: choices,
+};
 
-function wrongType({ data: value, instancePath }: ErrorObject, schema: SchemaPart): string {
-  const title = schema.title ?? 'value';
-  const noun =
-    title === 'text' ? title : title === 'boolean' ? 'true or false' : withArticle(title);
-  if (value === null || value === undefined) {
-    return `there is no value; it must be ${noun}${range(schema)}`;
+function messageOf(
+  { keyword, params, data, instancePath }: ErrorObject,
+  schema: SchemaPart,
+): string {
+  const noun = nounFor(schema);
+  if (keyword === 'required') return `'${String(params['missingProperty'])}' is missing`;
+  if (keyword === 'maxLength') {
+    return `${show(data)} is too long for ${noun} (at most ${schema.maxLength} characters)`;
   }
-  const message = `${show(value)} is not ${noun}${range(schema)}`;
-  return `${message}${remedy(value, schema, instancePath)}`;
+  if (keyword !== 'type') {
+    return `${show(data)} is not ${noun}${DETAILS[keyword]?.(data, schema) ?? ''}`;
+  }
+  if (data === null) return `there is no value; it must be ${noun}${range(schema)}`;
+  return `${show(data)} is not ${noun}${range(schema)}${remedy(data, schema, instancePath)}`;
 }
 
 /** How to correct a value of the wrong type, if that is obvious. */
@@ -114,36 +99,35 @@ function range(schema: SchemaPart): string {
   return schema.minimum === undefined ? '' : ` (${schema.minimum} to ${schema.maximum})`;
 }
 
-function choices(value: unknown, allowed: readonly unknown[]): string {
+function choices(value: unknown, { enum: allowed = [] }: SchemaPart): string {
   const words = allowed.filter((word) => word !== '' && word !== null);
   const texts = words.filter((word) => typeof word === 'string');
   const suggestion = typeof value === 'string' ? closest(value, texts) : undefined;
-  if (suggestion !== undefined) return `; did you mean ${suggestion}?`;
-  return ` (${words.join(', ')})`;
+  return suggestion === undefined ? ` (${words.join(', ')})` : `; did you mean ${suggestion}?`;
 }
 
-function addressHint(title: string, value: unknown): string {
-  if (typeof value !== 'string') return '';
-  if (title === 'IPv4 address' && isIPv6(value)) return "; it belongs under 'v6'";
-  if (title !== 'IPv6 address') return '';
-  if (isIPv4(value)) return "; it belongs under 'v4'";
-  if (value.includes('%') && isIPv6(value)) return ': it has a zone';
-  return isIPv6(value) ? ": it is an IPv4 address; write that under 'v4'" : '';
+function addressHint(value: unknown, { format }: SchemaPart): string {
+  const text = String(value);
+  if (format === 'ipv4' && isIPv6(text)) return "; it belongs under 'v6'";
+  if (format !== 'ipv6') return '';
+  if (isIPv4(text)) return "; it belongs under 'v4'";
+  if (!isIPv6(text)) return '';
+  return text.includes('%') ? ': it has a zone' : ": it is an IPv4 address; write that under 'v4'";
 }
 
-function withArticle(noun: string): string {
-  if (noun === 'conditions' || noun === 'scopes' || noun.endsWith('hints'))
-    return `a map of ${noun}`;
-  if (noun.startsWith('addresses')) return `a map with the ${noun}`;
-  return `${/^[aeioAEIO]/.test(noun) ? 'an' : 'a'} ${noun}`;
+/** What a value has to be, with an article. */
+function nounFor({ title = 'value' }: SchemaPart): string {
+  if (title === 'text') return title;
+  if (title === 'boolean') return 'true or false';
+  if (/^conditions$|^scopes$|hints$/.test(title)) return `a map of ${title}`;
+  if (title.startsWith('addresses')) return `a map with the ${title}`;
+  return `${/^[aeioAEIO]/.test(title) ? 'an' : 'a'} ${title}`;
 }
 
 function show(value: unknown): string {
-  if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return 'a list';
-  if (typeof value === 'object') return 'a map';
-  if (typeof value === 'string') return JSON.stringify(shorten(value));
-  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : typeof value;
+  if (typeof value === 'object' && value !== null) return 'a map';
+  return typeof value === 'string' ? JSON.stringify(shorten(value)) : String(value);
 }
 
 /** The steps of a JSON pointer; the value decides whether a number is an index. */

@@ -10,155 +10,134 @@ import {
   locatorIn,
   parseYaml,
 } from '../util/yaml.ts';
+import { positionsIn, type Position } from '../util/yaml-text.ts';
 import type { FileLimits } from './limits.ts';
 
-export type ItemResult = { readonly value: unknown } | { readonly problem: YamlProblem };
+/** What was parsed, or why it cannot be; with an offset in the file. */
+export type ParsedPart = { readonly value: unknown } | { readonly problem: YamlProblem };
 
 export interface Layout {
+  readonly positionAt: (offset: number) => Position;
   /** The file without its service items: their list, if any, is empty. */
-  readonly rest: unknown;
+  readonly rest: ParsedPart;
   readonly count: number;
   /** Equal for equal items. */
   textOf(item: number): string;
   /** Undefined if the file cannot be split after all. */
-  read(item: number): ItemResult | undefined;
-  readonly isJson: boolean;
+  read(item: number): ParsedPart | undefined;
   /** Offset in the file of a part of an item, or of the rest if there is no item. */
   locate(item: number | undefined, segments: readonly Segment[], atKey?: boolean): number;
-  startOf(item: number): number;
 }
 
 /** Splits JSON, or YAML in block style, into pieces. Undefined for text in another form. */
 export function layOutPieces(text: string, limits: FileLimits): Layout | undefined {
-  const isJson = JSON_START.test(text);
-  const split = isJson ? splitJson(text, limits.maxDepth) : splitServices(text);
-  if (split === undefined) return undefined;
-  const rest = isJson ? parseJson(split.rest, limits.maxDepth) : readRest(split, limits);
-  if (!isMap(rest)) return undefined;
-  const textOf = (item: number): string => split.items[item]?.text ?? '';
-  const startOf = (item: number): number => split.items[item]?.start ?? 0;
+  const isJson = /^\s*\{/.test(text);
+  const split = isJson ? splitJson(text, limits) : splitYaml(text, limits);
+  if (split === undefined || !isMap(split.rest)) return undefined;
+  const itemAt = (item: number): SplitItem => split.items[item] ?? { text: '', start: 0 };
   // One item often has several problems.
-  let last: { readonly item: number; readonly locate: YamlLocator } | undefined;
-  let locateInRest: YamlLocator | undefined;
+  let last: { readonly item: number | undefined; readonly locate: YamlLocator } | undefined;
   return {
-    rest: { ...rest, services: [] },
+    positionAt: positionsIn(text),
+    rest: { value: split.cutAt === 0 ? split.rest : { ...split.rest, services: [] } },
     count: split.items.length,
-    textOf,
+    textOf: (item) => itemAt(item).text,
     read(item) {
-      if (!isJson) return readPiece(textOf(item), limits);
-      // The item is in a list in a map.
-      const value = parseJson(textOf(item), limits.maxDepth - 2, split.items[item]?.colons);
+      if (!isJson) return readItem(itemAt(item), limits);
+      const value = parseJson(itemAt(item).text);
       return value === undefined ? undefined : { value };
     },
-    isJson,
-    startOf,
     locate(item, segments, atKey) {
-      if (item === undefined) {
-        const at = (locateInRest ??= locatorIn(split.rest, limits))(segments, atKey);
-        return at < split.cutAt ? at : at + split.cutLength;
+      // A large file without services need not be parsed as YAML for this.
+      if (isJson && item === undefined && segments.length === 0) return text.indexOf('{');
+      const piece = item === undefined ? { text: split.restText, start: 0 } : itemAt(item);
+      if (last === undefined || last.item !== item) {
+        last = { item, locate: locatorIn(piece.text, limits) };
       }
-      if (last?.item !== item) last = { item, locate: locatorIn(textOf(item), limits) };
-      return startOf(item) + last.locate(isJson ? segments : [0, ...segments], atKey);
+      const isInList = item !== undefined && !isJson;
+      const at = piece.start + last.locate(isInList ? [0, ...segments] : segments, atKey);
+      return item === undefined && at >= split.cutAt ? at + split.cutLength : at;
     },
   };
 }
 
-/** The YAML file without its service items. Undefined if it cannot be split after all. */
-function readRest({ rest, keyAt }: Split, limits: FileLimits): unknown {
-  if (rest.length > limits.maxPieceChars) return undefined;
-  // The key may turn out to be part of a text, and an alias may refer to an item.
-  const parsed = parseYaml(rest, limits);
-  const [head] = parsed.ok && parsed.documents.length === 1 ? parsed.documents : [];
-  if (head === undefined || head.hasAliases || !isMap(head.value)) return undefined;
-  const isCut =
-    head.value['services'] === null && locatorIn(rest, limits)(['services'], true) === keyAt;
-  return isCut ? head.value : undefined;
-}
-
-function readPiece(text: string, limits: FileLimits): ItemResult | undefined {
+function readItem({ text, start }: SplitItem, limits: FileLimits): ParsedPart | undefined {
   const { maxPieceChars } = limits;
-  if (text.length > maxPieceChars) return { problem: tooLong('a service', maxPieceChars) };
+  if (text.length > maxPieceChars) return tooLong('a service', start, maxPieceChars);
   const parsed = parseYaml(text, limits);
-  if (!parsed.ok) return parsed.problem.isUnresolved === true ? undefined : parsed;
+  if (!parsed.ok) {
+    const { offset, message, isUnresolved } = parsed.problem;
+    return isUnresolved === true ? undefined : problem(start + offset, message);
+  }
   const list = parsed.documents[0]?.value;
   const isOne = parsed.documents.length === 1 && Array.isArray(list) && list.length === 1;
   return isOne ? { value: (list as unknown[])[0] } : undefined;
 }
 
-/** Parses a file as one value, JSON or YAML. */
-export function layOutWhole(text: string, limits: FileLimits): Layout | { problem: YamlProblem } {
-  const whole = readWhole(text, limits);
-  if ('problem' in whole) return whole;
-  const { value } = whole;
-  if (value === null) {
-    const message =
-      'the file is empty, perhaps not written to its end; `services: []` means no services';
-    return { problem: { offset: 0, message } };
-  }
-  if (!isMap(value)) {
-    return { problem: { offset: 0, message: 'a state file is a map with the key `services`' } };
-  }
+/** Parses a file as one YAML document. Invalid JSON is one, too: YAML locates its errors, and the second of two equal keys. */
+export function layOutWhole(text: string, limits: FileLimits): Layout {
+  const rest = readWhole(text, limits);
+  const value = 'value' in rest && isMap(rest.value) ? rest.value : {};
   const services: unknown = value['services'];
   const items: readonly unknown[] = Array.isArray(services) ? services : [];
   let locateInText: YamlLocator | undefined;
-  const locate: Layout['locate'] = (item, segments, atKey) => {
-    if (text.length > limits.maxPieceChars) return 0;
-    locateInText ??= locatorIn(text, limits);
-    return locateInText(item === undefined ? segments : ['services', item, ...segments], atKey);
-  };
   return {
-    rest: Array.isArray(services) ? { ...value, services: [] } : value,
+    positionAt: positionsIn(text),
+    rest: Array.isArray(services) ? { value: { ...value, services: [] } } : rest,
     count: items.length,
-    textOf: (item) => JSON.stringify(items[item]) ?? '',
+    textOf: (item) => JSON.stringify(items[item]),
     read: (item) => ({ value: items[item] }),
-    isJson: true,
-    locate,
-    startOf: (item) => locate(item, []),
+    locate(item, segments, atKey) {
+      locateInText ??= locatorIn(text, limits);
+      return locateInText(item === undefined ? segments : ['services', item, ...segments], atKey);
+    },
   };
 }
 
-function readWhole(text: string, limits: FileLimits): ItemResult {
-  const json = JSON_START.test(text) ? parseJson(text, limits.maxDepth) : undefined;
-  if (json !== undefined) return { value: json };
-  // YAML also locates errors in JSON, and the second of two equal keys.
+function readWhole(text: string, limits: FileLimits): ParsedPart {
   const { maxPieceChars } = limits;
   if (text.length > maxPieceChars) {
     const what = 'a file that is not JSON, or YAML in block style without aliases,';
-    return { problem: tooLong(what, maxPieceChars) };
+    return tooLong(what, 0, maxPieceChars);
   }
   const parsed = parseYaml(text, limits);
   if (!parsed.ok) return parsed;
   const [document, second] = parsed.documents;
-  if (second === undefined) return { value: document?.value ?? null };
-  const foreign = foreignKind(document?.value) ?? foreignKind(second.value);
-  if (foreign !== undefined) return { problem: { offset: 0, message: foreign } };
-  const message = 'a second document begins here; a state file has one';
-  return { problem: { offset: second.offset, message } };
+  const value = document?.value ?? null;
+  if (second !== undefined) {
+    const foreign = foreignKind(value) ?? foreignKind(second.value);
+    if (foreign !== undefined) return problem(0, foreign);
+    return problem(second.offset, 'a second document begins here; a state file has one');
+  }
+  if (value === null) {
+    return problem(
+      0,
+      'the file is empty, perhaps not written to its end; `services: []` means no services',
+    );
+  }
+  return isMap(value) ? { value } : problem(0, 'a state file is a map with the key `services`');
 }
 
-/** The value of a JSON text. Undefined if it is invalid, nested too deeply, or has a duplicate key. */
-function parseJson(text: string, maxDepth: number, colons = countColons(text)): unknown {
+/** The value of a JSON text. Undefined if it is invalid or has a duplicate key. */
+function parseJson(text: string): unknown {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     return undefined;
   }
-  return countKeys(value, maxDepth) === colons ? value : undefined;
+  return countKeys(value) === countColons(text) ? value : undefined;
 }
 
-type Json = Readonly<Record<string, unknown>>;
-
-function countKeys(value: unknown, maxDepth: number): number {
+function countKeys(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
-  if (maxDepth === 0) return NaN;
   let count = 0;
   if (Array.isArray(value)) {
-    for (const each of value) count += countKeys(each, maxDepth - 1);
+    for (const each of value) count += countKeys(each);
     return count;
   }
   // JSON.parse makes every key enumerable, and no key is inherited.
-  for (const key in value) count += 1 + countKeys((value as Json)[key], maxDepth - 1);
+  for (const key in value) count += 1 + countKeys((value as Record<string, unknown>)[key]);
   return count;
 }
 
@@ -173,13 +152,16 @@ function countColons(text: string): number {
   return count;
 }
 
-const JSON_START = /^\s*\{/;
 const [QUOTE, BACKSLASH, COLON, COMMA] = [0x22, 0x5c, 0x3a, 0x2c];
 const [LIST, END_OF_LIST, MAP, END_OF_MAP] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-function tooLong(what: string, maxPieceChars: number): YamlProblem {
+function problem(offset: number, message: string): ParsedPart {
+  return { problem: { offset, message } };
+}
+
+function tooLong(what: string, offset: number, maxPieceChars: number): ParsedPart {
   const limit = formatBytes(maxPieceChars);
-  return { offset: 0, message: `${what} may have at most ${limit} characters; write it as JSON` };
+  return problem(offset, `${what} may have at most ${limit} characters; write it as JSON`);
 }
 
 function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
@@ -189,66 +171,54 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
 interface SplitItem {
   readonly text: string;
   readonly start: number;
-  /** In JSON: see `countColons`. */
-  readonly colons?: number;
 }
 
 /** A text, split into the items of its list `services`. */
 interface Split {
   readonly items: readonly SplitItem[];
-  readonly rest: string;
-  /** Offset of the key `services`, in the text as in the rest. */
-  readonly keyAt: number;
+  readonly restText: string;
+  /** The value of the rest; undefined if it is invalid. */
+  readonly rest: unknown;
   /** Offset in the rest where the items were, and their total length. */
   readonly cutAt: number;
   readonly cutLength: number;
 }
 
 /**
- * Splits JSON with a list `services` by its brackets. Undefined if there is none, or if it is nested too deeply. The caller has to parse rest and
- * items: together they are valid exactly if the text is.
+ * Splits JSON by its brackets; without a list `services`, there are no items. Undefined if it is nested too deeply. Rest
+ * and items together are valid exactly if the text is.
  */
-function splitJson(text: string, maxDepth: number): Split | undefined {
+function splitJson(text: string, { maxDepth }: FileLimits): Split | undefined {
   const items: SplitItem[] = [];
   let depth = 0;
-  let colons = 0;
   /** The last text in the outermost map: in front of a list, its key. */
-  let key = { text: '', at: 0 };
-  let cutAt = 0;
-  let start = 0;
+  let key = '';
+  let [cutAt, cutEnd, start] = [0, 0, 0];
   for (let at = 0; at < text.length; at += 1) {
     const char = text.charCodeAt(at);
     if (char === QUOTE) {
       const from = at;
       at = endOfText(text, at);
-      if (depth === 1) key = { text: text.slice(from, at + 1), at: from };
-    } else if (char === COLON) {
-      colons += 1;
+      if (depth === 1) key = text.slice(from, at + 1);
     } else if (char === LIST || char === MAP) {
       depth += 1;
       if (depth > maxDepth) return undefined;
-      if (depth === 2 && char === LIST && key.text === '"services"') {
-        start = cutAt = at + 1;
-        colons = 0;
-      }
+      const isServices = depth === 2 && char === LIST && key === '"services"';
+      if (isServices && cutAt === 0) start = cutAt = at + 1;
     } else if (char === END_OF_LIST || char === END_OF_MAP || char === COMMA) {
-      if (cutAt > 0 && depth === 2) {
-        const item = text.slice(start, at).replace(/^[ \t\r\n]+/, '');
+      if (cutAt > 0 && cutEnd === 0 && depth === 2) {
+        const item = { text: text.slice(start, at), start };
         // A list without items has no comma either.
-        if (item !== '' || char === COMMA || items.length > 0) {
-          items.push({ text: item, start: at - item.length, colons });
-        }
-        colons = 0;
+        if (char === COMMA || items.length > 0 || item.text.trim() !== '') items.push(item);
         start = at + 1;
-        if (char !== COMMA) {
-          const rest = text.slice(0, cutAt) + text.slice(at);
-          return { items, rest, keyAt: key.at, cutAt, cutLength: at - cutAt };
-        }
+        if (char !== COMMA) cutEnd = at;
       }
       if (char !== COMMA) depth -= 1;
     }
   }
-  return undefined;
+  if (cutEnd === 0) return { items, restText: text, rest: parseJson(text), cutAt: 0, cutLength: 0 };
+  const restText = text.slice(0, cutAt) + text.slice(cutEnd);
+  return { items, restText, rest: parseJson(restText), cutAt, cutLength: cutEnd - cutAt };
 }
 
 /** Offset of the quote that ends the text in quotes at `at`. */
@@ -260,11 +230,8 @@ function endOfText(json: string, at: number): number {
   return end;
 }
 
-/**
- * Splits a text by its indentation. Undefined if it is not in block style, or could mean something else as a whole.
- * The caller has to verify the key by parsing the rest.
- */
-function splitServices(text: string): Split | undefined {
+/** Splits a text by its indentation. Undefined if it is not in block style, or could mean something else as a whole. */
+function splitYaml(text: string, limits: FileLimits): Split | undefined {
   const key = /^services:[ \t]*(?:#.*)?\r?\n/m.exec(text);
   // Directives apply to all items, and in YAML a lone CR ends a line.
   if (key === null || /^%|\r(?!\n)/m.test(text)) return undefined;
@@ -291,16 +258,18 @@ function splitServices(text: string): Split | undefined {
       return undefined;
     }
   }
-  return {
-    items: starts.map((start, index) => ({
-      text: text.slice(start, starts[index + 1] ?? end),
-      start,
-    })),
-    rest: text.slice(0, cutAt) + text.slice(end),
-    keyAt: key.index,
-    cutAt,
-    cutLength: end - cutAt,
-  };
+  const items = starts.map((start, index) => {
+    return { text: text.slice(start, starts[index + 1] ?? end), start };
+  });
+  const restText = text.slice(0, cutAt) + text.slice(end);
+  if (restText.length > limits.maxPieceChars) return undefined;
+  const parsed = parseYaml(restText, limits);
+  const [head, second] = parsed.ok ? parsed.documents : [];
+  if (second !== undefined || !isMap(head?.value) || head.value['services'] !== null)
+    return undefined;
+  // The key may be part of a text.
+  if (locatorIn(restText, limits)(['services'], true) !== key.index) return undefined;
+  return { items, restText, rest: head.value, cutAt, cutLength: end - cutAt };
 }
 
 /** The message about a file that recognisably contains something other than a state. */

@@ -12,8 +12,6 @@ export const DEFAULT_FILE_LIMITS = {
   maxParserBytes: 1024 * 1024 * 1024,
   /** Time for parsing a file. Milliseconds. */
   maxParseMs: 60_000,
-  /** Time that parsing may continue once the file has newer content. Milliseconds. */
-  maxOutdatedParseMs: 5000,
   /** Maximum number of listed problems; the rest is counted. */
   maxProblems: 20,
   /** A change is read once the file has been quiet for this long. Milliseconds. */

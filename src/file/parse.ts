@@ -3,17 +3,22 @@ import { hash } from 'node:crypto';
 import { servicePath } from '../api/paths.ts';
 import { checkItem } from './check.ts';
 import { describe } from './describe.ts';
-import { foreignKind, layOutPieces, layOutWhole, type ItemResult, type Layout } from './layout.ts';
+import { foreignKind, layOutPieces, layOutWhole, type Layout, type ParsedPart } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { digestsOf, patchOf } from './patch.ts';
-import { formatPath, lineOf, problemsIn, type Finding, type Problems } from './problem.ts';
+import { formatPath, problemsIn, type Finding, type Located, type Problems } from './problem.ts';
 import { namespaceOf, type RawFile, type RawNode, type RawServiceItem } from './raw.ts';
-import { validators } from './schema.ts';
+import { positionsIn } from '../util/yaml-text.ts';
+import { validators, type Validator } from './schema.ts';
 
 export interface ParsedState {
   readonly ok: true;
   readonly services: number;
-  readonly nodes: readonly RawNode[];
+  readonly nodes: number;
+  /** All nodes as JSON, a text as threads exchange those at little cost; undefined: unchanged. */
+  readonly nodesText: string | undefined;
+  /** It is the first valid text: services and nodes that are not in it are removed. */
+  readonly reset: boolean;
   /** Services of the last valid text that are gone, as `namespace/name`. */
   readonly removed: readonly string[];
   /** Parts of the file without effect, unless the last valid text had them too. */
@@ -30,117 +35,93 @@ export interface RefusedState {
 
 export type ParseResult = ParsedState | RefusedState;
 
-/** The result for one service item. Depends only on its text, so it can be kept by the text's hash. */
+/** A valid service item. Depends only on its text, so it can be kept by the text's hash. */
 interface Item {
-  /** `namespace/name`; undefined when there is an error. */
-  readonly key?: string;
-  /** The first errors; `errorCount` is the total. */
-  readonly errors: readonly Finding[];
-  readonly errorCount: number;
-  readonly warnings: readonly Finding[];
+  /** `namespace/name`. */
+  readonly key: string;
+  /** By message. */
+  readonly warnings: ReadonlyMap<string, Finding>;
   /** Of its endpoints, if it is large. */
-  readonly digests?: Buffer | undefined;
+  readonly digests: Buffer | undefined;
 }
 
-type Items = ReadonlyMap<string, Item>;
+const NO_WARNINGS: ReadonlyMap<string, Finding> = new Map();
 
-/** Receives service items that are new or differ from the last valid text, as JSON, while the others are being read. */
-export interface ChangedItems {
-  add(item: string): void;
-  /** Those so far do not count. */
-  clear(): void;
-}
+/** Receives service items as JSON. */
+type OnChanged = (item: string) => void;
 
-const IGNORED: ChangedItems = { add: () => undefined, clear: () => undefined };
-
-/** Parses successive versions of a state file, of which it keeps only hashes. */
+/** Parses successive versions of a state file. Of the last valid one, it keeps only hashes. */
 export class StateParser {
   readonly #limits: FileLimits;
-  #items: Items = new Map();
-  /** Those of the last valid text. */
-  #valid: Items = this.#items;
-  /** The digests of its large service items, by key. */
-  #large: ReadonlyMap<string, Buffer> = new Map();
-  /** The warnings of the last valid text. */
-  #warned: ReadonlySet<string> = new Set();
+  #items: ReadonlyMap<string, Item> = new Map();
+  #byKey: ReadonlyMap<string, Item> = new Map();
+  #nodesText: string | undefined;
 
   constructor(limits: FileLimits = DEFAULT_FILE_LIMITS) {
     this.#limits = limits;
   }
 
-  /** Never throws. `changed` gets valid items only, and counts only if there is no error at all. */
-  parse(text: string, changed: ChangedItems = IGNORED): ParseResult {
+  /**
+   * Never throws. `onChanged` gets the items that are new or differ from the last valid text, while the others are being
+   * read; some of them twice if the text cannot be split after all. They count only if there is no error.
+   */
+  parse(text: string, onChanged: OnChanged = () => undefined): ParseResult {
     const pieces = layOutPieces(text, this.#limits);
-    const result = pieces && this.#read(text, pieces, changed);
-    if (result !== undefined) return result;
-    changed.clear();
-    const whole = layOutWhole(text, this.#limits);
-    if ('problem' in whole) {
-      const located = [{ ...whole.problem, path: '' }];
-      return { ok: false, errors: problemsIn(text, located, 1, this.#limits.maxProblems) };
-    }
-    return this.#read(text, whole, changed) ?? { ok: false, errors: { first: [], total: 0 } };
+    const result = pieces && this.#read(pieces, onChanged);
+    return result ?? (this.#read(layOutWhole(text, this.#limits), onChanged) as ParseResult);
   }
 
   /** Undefined if the text cannot be read item by item after all. */
-  #read(text: string, layout: Layout, changed: ChangedItems): ParseResult | undefined {
-    const { maxProblems } = this.#limits;
-    const errors = new Findings(text, layout, maxProblems);
-    const newWarnings = new Findings(text, layout, maxProblems);
+  #read(layout: Layout, onChanged: OnChanged): ParseResult | undefined {
+    const errors = new Findings(layout, this.#limits.maxProblems);
+    const newWarnings = new Findings(layout, this.#limits.maxProblems);
     const nodes = readNodes(layout.rest, errors);
     const items = new Map<string, Item>();
+    const byKey = new Map<string, Item>();
     const firstOf = new Map<string, number>();
-    const large = new Map<string, Buffer>();
-    const warned = new Set<string>();
     let parsedItems = 0;
     for (let index = 0; index < layout.count; index += 1) {
-      const itemText = layout.textOf(index);
-      const id = hash('sha256', itemText, 'latin1');
+      const id = hash('sha256', layout.textOf(index), 'latin1');
       let item = this.#items.get(id);
-      if (item === undefined || (this.#valid !== this.#items && !this.#valid.has(id))) {
-        const result = layout.read(index);
-        if (result === undefined) return undefined;
+      if (item === undefined) {
+        const part = layout.read(index);
+        if (part === undefined) return undefined;
         parsedItems += 1;
-        item ??= readItem(result, maxProblems);
-        if ('value' in result && item.errorCount === 0) {
-          const before = this.#large.get(item.key ?? '');
-          if (before !== undefined && item.digests !== undefined) {
-            const raw = result.value as RawServiceItem;
-            changed.add(JSON.stringify(patchOf(raw, before, item.digests)));
-          } else changed.add(layout.isJson ? itemText : JSON.stringify(result.value));
+        const value = checked(part, validators().serviceItem, index, errors);
+        if (value === undefined) continue;
+        const raw = value as RawServiceItem;
+        const found = checkItem(raw);
+        errors.add(index, found.errors);
+        if (found.errors.length > 0) continue;
+        item = itemOf(raw, found.warnings);
+        const before = this.#byKey.get(item.key);
+        for (const [message, warning] of item.warnings) {
+          if (before?.warnings.has(message) !== true) newWarnings.add(index, [warning]);
         }
+        onChanged(JSON.stringify(patchOf(raw, before?.digests, item.digests) ?? raw));
       }
       items.set(id, item);
-      errors.add(index, item.errors, item.errorCount);
-      const { key } = item;
-      if (key === undefined) continue;
-      if (item.digests !== undefined) large.set(key, item.digests);
-      for (const warning of item.warnings) {
-        const identity = `${key} ${warning.message}`;
-        if (!this.#warned.has(identity) && !warned.has(identity)) newWarnings.add(index, [warning]);
-        warned.add(identity);
-      }
-      const first = firstOf.get(key);
-      if (first === undefined) firstOf.set(key, index);
-      else errors.addDuplicate(index, first, key);
+      byKey.set(item.key, item);
+      const first = firstOf.get(item.key);
+      if (first === undefined) firstOf.set(item.key, index);
+      else errors.addDuplicate(index, first, item.key);
     }
-    this.#items = items;
     if (errors.total > 0) return { ok: false, errors: errors.problems() };
-    const removed: string[] = [];
-    for (const { key } of this.#valid.values()) {
-      if (key !== undefined && !firstOf.has(key)) removed.push(key);
-    }
-    this.#valid = items;
-    this.#large = large;
-    this.#warned = warned;
-    return {
+    const nodesText = JSON.stringify(nodes);
+    const parsed = {
       ok: true,
-      services: firstOf.size,
-      nodes,
-      removed,
+      services: byKey.size,
+      nodes: nodes.length,
+      nodesText: nodesText === this.#nodesText ? undefined : nodesText,
+      reset: this.#nodesText === undefined,
+      removed: [...this.#byKey.keys()].filter((key) => !byKey.has(key)),
       newWarnings: newWarnings.problems(),
       parsedItems,
-    };
+    } as const;
+    this.#items = items;
+    this.#byKey = byKey;
+    this.#nodesText = nodesText;
+    return parsed;
   }
 }
 
@@ -150,50 +131,30 @@ export function decodeText(bytes: Uint8Array): string | RefusedState {
   if (isUtf8(bytes)) return text;
   const message = 'the file is not UTF-8 text';
   const located = [{ offset: text.indexOf('\uFFFD'), path: '', message }];
-  return { ok: false, errors: problemsIn(text, located, 1, 1) };
+  return { ok: false, errors: problemsIn(positionsIn(text), located, 1, 1) };
 }
 
-function readItem(result: ItemResult, maxProblems: number): Item {
-  if ('problem' in result) {
-    return { errors: [{ ...result.problem, segments: [] }], errorCount: 1, warnings: NONE };
-  }
-  const { value } = result;
-  const invalid = validators().serviceItem(value);
-  if (invalid.length > 0) {
-    const errors = invalid.slice(0, maxProblems).map((error) => describe(error, value));
-    return { errors, errorCount: invalid.length, warnings: NONE };
-  }
-  const raw = value as RawServiceItem;
-  const { errors, warnings } = checkItem(raw);
-  const key = servicePath(namespaceOf(raw.service), raw.service.name);
-  const first = (findings: readonly Finding[]): readonly Finding[] =>
-    findings.length === 0 ? NONE : findings.slice(0, maxProblems);
-  const listed = { errors: first(errors), errorCount: errors.length, warnings: first(warnings) };
-  return errors.length > 0 ? listed : { ...listed, key, digests: digestsOf(raw) };
+function itemOf(raw: RawServiceItem, found: readonly Finding[]): Item {
+  // The first one of several that say the same.
+  const warnings = new Map(found.toReversed().map((each) => [each.message, each]));
+  return {
+    key: servicePath(namespaceOf(raw.service), raw.service.name),
+    warnings: warnings.size === 0 ? NO_WARNINGS : warnings,
+    digests: digestsOf(raw),
+  };
 }
 
-/** Shared by all items, as most have no problems. */
-const NONE: readonly Finding[] = [];
-
-/** Checks the file without its service items and returns its nodes. */
-function readNodes(rest: unknown, errors: Findings): readonly RawNode[] {
-  const foreign = foreignKind(rest);
+/** The nodes of the file; none if there are errors in the file without its service items. */
+function readNodes(rest: ParsedPart, errors: Findings): readonly RawNode[] {
+  const foreign = 'value' in rest ? foreignKind(rest.value) : undefined;
   if (foreign !== undefined) {
     errors.add(undefined, [{ segments: ['kind'], atKey: true, message: foreign }]);
     return [];
   }
-  const invalid = validators().file(rest);
-  if (invalid.length > 0) {
-    errors.add(
-      undefined,
-      invalid.slice(0, errors.max).map((error) => describe(error, rest)),
-      invalid.length,
-    );
-    return [];
-  }
-  const { nodes } = rest as RawFile;
+  const file = checked(rest, validators().file, undefined, errors);
+  const nodes = (file as RawFile | undefined)?.nodes ?? [];
   const firstOf = new Map<string, number>();
-  for (const [index, { name }] of (nodes ?? []).entries()) {
+  for (const [index, { name }] of nodes.entries()) {
     const first = firstOf.get(name);
     if (first === undefined) firstOf.set(name, index);
     else {
@@ -201,52 +162,63 @@ function readNodes(rest: unknown, errors: Findings): readonly RawNode[] {
       errors.add(undefined, [{ segments: ['nodes', index, 'name'], message }]);
     }
   }
-  return nodes ?? [];
+  return nodes;
 }
 
-/** Collects findings of one kind: keeps the first ones and counts the rest. */
+/** A value that the JSON schema allows; otherwise undefined. */
+function checked(
+  part: ParsedPart,
+  validate: Validator,
+  item: number | undefined,
+  errors: Findings,
+): unknown {
+  if ('problem' in part) {
+    errors.add(item, [{ ...part.problem, segments: [] }]);
+    return undefined;
+  }
+  const { value } = part;
+  const invalid = validate(value);
+  const described = invalid.slice(0, errors.max).map((error) => describe(error, value));
+  errors.add(item, described, invalid.length);
+  return invalid.length === 0 ? value : undefined;
+}
+
+/** Problems of one kind: keeps the first ones and counts the rest. */
 class Findings {
   readonly max: number;
-  readonly #text: string;
   readonly #layout: Layout;
-  readonly #kept: { item: number | undefined; finding: Finding }[] = [];
+  readonly #located: Located[] = [];
   total = 0;
 
-  constructor(text: string, layout: Layout, max: number) {
-    this.#text = text;
+  constructor(layout: Layout, max: number) {
     this.#layout = layout;
     this.max = max;
   }
 
   add(item: number | undefined, findings: readonly Finding[], total = findings.length): void {
     this.total += total;
-    for (const finding of findings) if (!this.#isFull) this.#kept.push({ item, finding });
+    for (const { segments, atKey, message, offset } of findings) {
+      if (this.#isFull) return;
+      const path = formatPath(item === undefined ? segments : ['services', item, ...segments]);
+      const at = offset ?? this.#layout.locate(item, segments, atKey);
+      this.#located.push({ offset: at, path, message });
+    }
   }
 
   addDuplicate(item: number, first: number, key: string): void {
     const segments = ['service', 'name'];
-    const line = this.#isFull ? 0 : lineOf(this.#text, this.#layout.locate(first, segments));
+    const { positionAt } = this.#layout;
+    const line = this.#isFull ? 0 : positionAt(this.#layout.locate(first, segments)).line;
     const message = `duplicate service ${key} (see services[${first}] in line ${line})`;
     this.add(item, [{ segments, message }]);
   }
 
   problems(): Problems {
-    const located = this.#kept.map(({ item, finding }) => {
-      const { segments, atKey, message, offset } = finding;
-      const isUnparsed = offset !== undefined && item !== undefined;
-      return {
-        offset: isUnparsed
-          ? this.#layout.startOf(item) + offset
-          : this.#layout.locate(item, segments, atKey),
-        path: formatPath(item === undefined ? segments : ['services', item, ...segments]),
-        message,
-      };
-    });
-    return problemsIn(this.#text, located, this.total, this.max);
+    return problemsIn(this.#layout.positionAt, this.#located, this.total, this.max);
   }
 
-  /** Findings of the rest come first, but may be located after the items. */
+  /** Those of the rest come first, but may be located after the items. */
   get #isFull(): boolean {
-    return this.#kept.length >= this.max * 4;
+    return this.#located.length >= this.max * 4;
   }
 }

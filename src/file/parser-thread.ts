@@ -1,44 +1,24 @@
-import { Readable } from 'node:stream';
 import { Worker } from 'node:worker_threads';
 import { KpngError, messageOf } from '../errors.ts';
 import { threadModule } from '../util/bundle.ts';
 import { formatBytes } from '../util/bytes.ts';
-import type { Clock, Timer } from '../util/clock.ts';
+import { systemClock } from '../util/clock.ts';
 import type { FileLimits } from './limits.ts';
-import type { ParsedState, RefusedState } from './parse.ts';
+import type { ParseResult } from './parse.ts';
 
-export type ParseOutcome =
-  | RefusedState
-  | (Omit<ParsedState, 'nodes'> & {
-      readonly nodes: number;
-      /** All nodes as JSON, a text as threads exchange those at little cost; undefined: unchanged. */
-      readonly nodesText: string | undefined;
-      /** It is the first content of the thread: services and nodes that are not in it are removed. */
-      readonly reset: boolean;
-    });
-
-/** Some of the new and changed service items, each as JSON. Empty: those so far do not count. */
+/** Some of the new and changed service items, each as JSON. */
 export type Part = readonly string[];
 
 /** What the thread sends for a content: parts while it is being parsed, then the result. */
-export type Answer = Part | ParseOutcome;
+export type Answer = Part | ParseResult;
 
-export interface Parsing {
-  readonly parts: AsyncIterable<Part>;
-  readonly outcome: Promise<ParseOutcome>;
+export interface Parsed {
+  readonly parts: Part[];
+  readonly result: ParseResult;
 }
 
 /** Next to this file, as source or compiled, or inside the executable. */
 const ENTRY = threadModule('parser-worker', 'parser-worker', import.meta.url);
-
-export interface ParserThreadOptions {
-  /** For messages. */
-  readonly path: string;
-  readonly limits: FileLimits;
-  readonly clock: Clock;
-  /** Module of the thread. Default: parser-worker.ts. */
-  readonly module?: URL | undefined;
-}
 
 /**
  * Parses versions of a state file in a worker thread, one at a time, so that proxying continues meanwhile. The thread
@@ -48,83 +28,59 @@ export interface ParserThreadOptions {
  * content gets a new thread, whose changes begin with a reset.
  */
 export class ParserThread {
-  readonly #options: ParserThreadOptions;
+  readonly #path: string;
+  readonly #limits: FileLimits;
+  readonly #module: URL;
   #worker: Worker | undefined;
-  #parsing:
-    | (Omit<PromiseWithResolvers<ParseOutcome>, 'promise'> & {
-        readonly parts: Readable;
-      })
-    | undefined;
-  #outdated: Timer | undefined;
-  #isOutdated = false;
-  /** The content being parsed replaces one whose parsing was aborted. */
-  #isReplacement = false;
+  #parsing: PromiseWithResolvers<Parsed> | undefined;
+  #parts: Part[] = [];
 
-  constructor(options: ParserThreadOptions) {
-    this.#options = options;
+  constructor(path: string, limits: FileLimits, module = ENTRY) {
+    this.#path = path;
+    this.#limits = limits;
+    this.#module = module;
   }
 
   /** Starts the thread ahead of the first content. */
   start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
-    const { limits, module = ENTRY } = this.#options;
-    const worker = new Worker(module, {
+    const { maxParserBytes } = this.#limits;
+    const worker = new Worker(this.#module, {
       name: 'kpng-userspace state file',
-      workerData: limits,
-      resourceLimits: { maxOldGenerationSizeMb: limits.maxParserBytes / 2 ** 20 },
+      workerData: this.#limits,
+      resourceLimits: { maxOldGenerationSizeMb: maxParserBytes / 2 ** 20 },
       // Flags of this process may not suit a thread, such as `--input-type`.
       execArgv: ['--disable-warning=ExperimentalWarning'],
     });
-    worker.unref();
     // A terminated thread may still send messages.
     const isCurrent = (): boolean => this.#worker === worker;
     worker.on('message', (answer: Answer) => isCurrent() && this.#take(answer));
     worker.on('error', (error: NodeJS.ErrnoException) => {
       const isMemory = error.code === 'ERR_WORKER_OUT_OF_MEMORY';
-      const memory = `it takes more than ${formatBytes(limits.maxParserBytes)} of memory`;
+      const memory = `it takes more than ${formatBytes(maxParserBytes)} of memory`;
       const why = isMemory ? memory : messageOf(error);
       if (isCurrent()) this.#fail(isMemory ? LIMIT : READ, why, error);
     });
     worker.on('exit', (code) => isCurrent() && this.#fail(READ, `its thread ended with ${code}`));
+    // After the listeners: one for messages keeps the process alive.
+    worker.unref();
     this.#worker = worker;
     return worker;
   }
 
-  /** Transfers the bytes to the thread. */
-  parse(bytes: Uint8Array<ArrayBuffer>): Parsing {
-    const { clock, limits } = this.#options;
-    const { maxParseMs } = limits;
-    const timer = clock.setTimer(maxParseMs, () => {
-      this.#fail(LIMIT, `it takes longer than ${maxParseMs / 1000} s`);
-    });
-    const { promise, ...settle } = Promise.withResolvers<ParseOutcome>();
-    const parts = new Readable({ objectMode: true, read: () => undefined });
-    parts.on('error', () => undefined);
-    this.#parsing = { ...settle, parts };
+  /** Transfers the bytes to the thread. Rejects with a KpngError if the thread ends before it has answered. */
+  async parse(bytes: Uint8Array<ArrayBuffer>): Promise<Parsed> {
+    const { maxParseMs } = this.#limits;
+    const late = (): void => this.#fail(LIMIT, `it takes longer than ${maxParseMs / 1000} s`);
+    const timer = systemClock.setTimer(maxParseMs, late);
+    this.#parts = [];
+    this.#parsing = Promise.withResolvers();
     this.start().postMessage(bytes, [bytes.buffer]);
-    const outcome = promise.finally(() => {
+    try {
+      return await this.#parsing.promise;
+    } finally {
       timer.cancel();
-      this.#outdated?.cancel();
-      this.#outdated = undefined;
-      this.#isReplacement = this.#isOutdated;
-      this.#isOutdated = false;
-    });
-    // Reading the parts may fail first, with the same error.
-    outcome.catch(() => undefined);
-    return { parts, outcome };
-  }
-
-  /**
-   * There is newer content: limits the remaining time for the current one, unless that already replaces an aborted
-   * one. So a file that changes constantly is still parsed now and then.
-   */
-  expedite(): void {
-    if (this.#parsing === undefined || this.#isReplacement || this.#outdated !== undefined) return;
-    const { clock, limits } = this.#options;
-    this.#outdated = clock.setTimer(limits.maxOutdatedParseMs, () => {
-      this.#isOutdated = true;
-      this.#fail(LIMIT, 'it takes long, and the file has newer content');
-    });
+    }
   }
 
   /** Ends the thread at once. Idempotent. */
@@ -135,16 +91,14 @@ export class ParserThread {
   }
 
   #take(answer: Answer): void {
-    if (!('ok' in answer)) return void this.#parsing?.parts.push(answer);
-    this.#parsing?.parts.push(null);
-    this.#parsing?.resolve(answer);
+    if (!('ok' in answer)) return void this.#parts.push(answer);
+    this.#parsing?.resolve({ parts: this.#parts, result: answer });
     this.#parsing = undefined;
   }
 
   #fail(code: typeof LIMIT | typeof READ, why: string, cause?: unknown): void {
-    const message = `cannot parse the state file ${this.#options.path}: ${why}`;
+    const message = `cannot parse the state file ${this.#path}: ${why}`;
     const error = new KpngError(code, message, { cause });
-    this.#parsing?.parts.destroy(error);
     this.#parsing?.reject(error);
     this.#parsing = undefined;
     void this.#worker?.terminate();

@@ -2,8 +2,8 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { FileLimits } from './limits.ts';
 import { collectGarbage } from '../util/collect-garbage.ts';
-import { type ChangedItems, decodeText, StateParser } from './parse.ts';
-import type { Answer, ParseOutcome } from './parser-thread.ts';
+import { decodeText, StateParser } from './parse.ts';
+import type { Answer } from './parser-thread.ts';
 
 /** Characters of a part: copied in a fraction of a millisecond. */
 const PART_CHARS = 65_536;
@@ -11,53 +11,28 @@ const PART_CHARS = 65_536;
 const MANY_PARTS = 8;
 
 const parser = new StateParser(workerData as FileLimits);
-/** Of the last valid content; undefined: there was none. */
-let nodesText: string | undefined;
 
 parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
   let part: string[] = [];
   let length = 0;
   let parts = 0;
+  const post = (answer: Answer): void => parentPort?.postMessage(answer, []);
   const flush = (): void => {
-    if (part.length === 0) return;
-    post(part);
+    if (part.length > 0) post(part);
     parts += 1;
     part = [];
     length = 0;
   };
-  const outcome = parse(bytes, {
-    add(item) {
-      part.push(item);
-      length += item.length;
-      if (length >= PART_CHARS) flush();
-    },
-    clear() {
-      part = [];
-      length = 0;
-      post([]);
-    },
-  });
-  flush();
-  post(outcome);
-  if (parts >= MANY_PARTS) void collectGarbage();
-});
-
-function parse(bytes: Uint8Array<ArrayBuffer>, changed: ChangedItems): ParseOutcome {
-  const decoded = decodeText(bytes);
+  const text = decodeText(bytes);
   // Frees them, as there may be many.
   bytes.buffer.transfer(0);
-  const result = typeof decoded === 'string' ? parser.parse(decoded, changed) : decoded;
-  if (!result.ok) return result;
-  const before = nodesText;
-  nodesText = JSON.stringify(result.nodes);
-  return {
-    ...result,
-    nodes: result.nodes.length,
-    nodesText: nodesText === before ? undefined : nodesText,
-    reset: before === undefined,
+  const add = (item: string): void => {
+    part.push(item);
+    length += item.length;
+    if (length >= PART_CHARS) flush();
   };
-}
-
-function post(answer: Answer): void {
-  parentPort?.postMessage(answer, []);
-}
+  const result = typeof text === 'string' ? parser.parse(text, add) : text;
+  flush();
+  post(result);
+  if (parts > MANY_PARTS) void collectGarbage();
+});

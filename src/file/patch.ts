@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Range } from '../store/global-transaction.ts';
+import type { Range } from '../store/global-store.ts';
 import type { RawEndpoint, RawService, RawServiceItem } from './raw.ts';
 
 /** From this many endpoints on, changes of a service are sent as a patch. */
@@ -24,8 +24,16 @@ export function digestsOf({ endpoints }: RawServiceItem): Buffer | undefined {
   return digests;
 }
 
-/** The item as a patch. `before`, `after`: the digests of its previous and its current endpoints. */
-export function patchOf(item: RawServiceItem, before: Buffer, after: Buffer): ItemPatch {
+/**
+ * The item as a patch. `before`, `after`: the digests of its previous and its current endpoints; undefined if one of them
+ * is not large.
+ */
+export function patchOf(
+  item: RawServiceItem,
+  before: Buffer | undefined,
+  after: Buffer | undefined,
+): ItemPatch | undefined {
+  if (before === undefined || after === undefined) return undefined;
   const patch: (RawEndpoint | Range)[] = [];
   let indexes: ReadonlyMap<string, number> | undefined;
   let [from, to] = [0, 0];

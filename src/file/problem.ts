@@ -1,11 +1,8 @@
 import type { Segment } from '../util/yaml.ts';
-import { shorten } from '../util/yaml-text.ts';
+import { shorten, type Position } from '../util/yaml-text.ts';
 
 /** An error in a state file, or a part that may not have the intended effect. */
-export interface Problem {
-  /** Both from 1. */
-  readonly line: number;
-  readonly column: number;
+export interface Problem extends Position {
   /** Such as `services[2].service.ports[0].port`; empty when it is about the file as a whole. */
   readonly path: string;
   readonly message: string;
@@ -25,42 +22,26 @@ export interface Finding {
   /** Whether the last segment is a key, not its value. */
   readonly atKey?: boolean;
   readonly message: string;
-  /** For text that could not be parsed: the offset in it. */
+  /** Offset in the file; undefined: where the segments are. */
   readonly offset?: number;
 }
 
 /** A problem with its offset in the text of the file. */
-export interface Located {
-  readonly offset: number;
-  readonly path: string;
-  readonly message: string;
-}
+export type Located = Pick<Problem, 'path' | 'message'> & { readonly offset: number };
 
 /** Sorts problems by position and keeps the first `max`. `total`: their number, listed or not. */
 export function problemsIn(
-  text: string,
+  positionAt: (offset: number) => Position,
   located: readonly Located[],
   total: number,
   max: number,
 ): Problems {
-  let line = 1;
-  let start = 0;
-  let end = text.indexOf('\n');
   const sorted = located.toSorted((a, b) => a.offset - b.offset).slice(0, max);
   const first = sorted.map(({ offset, path, message }): Problem => {
-    while (end !== -1 && end < offset) {
-      line += 1;
-      start = end + 1;
-      end = text.indexOf('\n', start);
-    }
-    return { line, column: offset - start + 1, path, message };
+    const { line, column } = positionAt(offset);
+    return { line, column, path, message };
   });
   return { first, total };
-}
-
-/** Line of an offset in a text, from 1. */
-export function lineOf(text: string, offset: number): number {
-  return problemsIn(text, [{ offset, path: '', message: '' }], 1, 1).first[0]?.line ?? 1;
 }
 
 /** Formats a path: `services[2].service.labels["a/b"]`. */

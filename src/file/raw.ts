@@ -1,71 +1,58 @@
-import type { Protocol } from '../api/generated/localv1/api.ts';
+import type { EndpointInfo, Node, TopologyInfo } from '../api/generated/globalv1/api.ts';
+import type {
+  ClientIPAffinity,
+  Endpoint,
+  IPSet,
+  PortMapping,
+  PortName,
+  Protocol,
+  Service,
+} from '../api/generated/localv1/api.ts';
 
 /**
- * A service item and a node as spelled in a state file that passed the JSON schema. Every key may be missing or null
- * unless the schema requires it.
+ * A message as spelled in a state file that passed the JSON schema: with keys in lower case, which may be missing or null
+ * unless the schema requires them.
  */
-type Raw<T> = { readonly [K in keyof T]?: T[K] | null };
-type Texts = readonly string[];
-type TextMap = Readonly<Record<string, string>>;
+type Raw<T, Special = unknown> = Special & Omit<Lower<T>, keyof Special>;
+type Lower<T> = T extends readonly (infer Item)[]
+  ? readonly Lower<Item>[]
+  : T extends object
+    ? string extends keyof T
+      ? Readonly<T>
+      : { readonly [K in keyof T & string as Lowercase<K>]?: Lower<T[K]> | null }
+    : T;
 
-export type RawIPSet = Raw<{ v4: Texts; v6: Texts }>;
+export type RawIPSet = Raw<IPSet>;
+export type RawTopology = Raw<TopologyInfo>;
+export type RawNode = Raw<Node, { readonly name: string }>;
 
-export type RawPort = { readonly port: number } & Raw<{
-  name: string;
-  protocol: 'TCP' | 'UDP' | 'SCTP' | 1 | 2 | 3;
-  nodeport: number;
-  targetport: number;
-  targetportname: string;
-}>;
+export type RawPort = Raw<
+  PortMapping,
+  { readonly port: number; readonly protocol?: 'TCP' | 'UDP' | 'SCTP' | 1 | 2 | 3 | null }
+>;
 
-export type RawService = { readonly name: string } & Raw<{
-  namespace: string;
-  type: string;
-  labels: TextMap;
-  annotations: TextMap;
-  ips: Raw<{
-    clusterips: RawIPSet;
-    externalips: RawIPSet;
-    loadbalancerips: RawIPSet;
-    headless: boolean;
-  }>;
-  ipfilters: readonly Raw<{ targetips: RawIPSet; sourceranges: Texts }>[];
-  mapip: boolean;
-  ports: readonly RawPort[];
-  externaltraffictolocal: boolean;
-  internaltraffictolocal: boolean;
-  sessionaffinity: Raw<{ clientip: Raw<{ timeoutseconds: number }> }>;
-  healthchecknodeport: number;
-}>;
+export type RawService = Raw<
+  Service,
+  {
+    readonly name: string;
+    readonly ports?: readonly RawPort[] | null;
+    readonly sessionaffinity?: { readonly clientip?: Raw<ClientIPAffinity> | null } | null;
+  }
+>;
 
-export type RawTopology = Raw<{ node: string; zone: string }>;
+export type RawEndpoint = Raw<EndpointInfo, { readonly endpoint?: RawAddresses | null }>;
+type RawAddresses = Raw<Endpoint, { readonly portoverrides?: readonly RawOverride[] | null }>;
+type RawOverride = Raw<PortName, { readonly port: number }>;
 
-export type RawEndpoint = Raw<{
-  podname: string;
-  endpoint: Raw<{
-    hostname: string;
-    ips: RawIPSet;
-    portoverrides: readonly ({ readonly port: number } & Raw<{ name: string }>)[];
-  }>;
-  conditions: Raw<{ ready: boolean; serving: boolean; terminating: boolean }>;
-  topology: RawTopology;
-  hints: Raw<{ zones: Texts; nodes: Texts }>;
-  namespace: string;
-  servicename: string;
-}>;
-
-export type RawServiceItem = { readonly service: RawService } & Raw<{
-  endpoints: readonly RawEndpoint[];
-}>;
-
-export type RawNode = { readonly name: string } & Raw<{
-  labels: TextMap;
-  annotations: TextMap;
-  topology: RawTopology;
-}>;
+export interface RawServiceItem {
+  readonly service: RawService;
+  readonly endpoints?: readonly RawEndpoint[] | null;
+}
 
 /** The whole file without the service items, which are checked one by one. */
-export type RawFile = Raw<{ nodes: readonly RawNode[] }>;
+export interface RawFile {
+  readonly nodes?: readonly RawNode[] | null;
+}
 
 const PROTOCOLS = { TCP: 1, UDP: 2, SCTP: 3 } as const satisfies Record<string, Protocol>;
 

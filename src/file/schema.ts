@@ -8,7 +8,7 @@ import { bundledText } from '../util/bundle.ts';
 export const SCHEMA_URL = new URL('../../schema/state-file.schema.json', import.meta.url);
 
 /** Checks a value against the JSON schema and returns what is wrong. */
-type Validator = (value: unknown) => readonly ErrorObject[];
+export type Validator = (value: unknown) => readonly ErrorObject[];
 
 /** The part of a JSON schema that messages use. */
 export interface SchemaPart {

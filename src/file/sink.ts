@@ -1,9 +1,8 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { sinkFailed, sinkRecovered } from '../store/events.ts';
 import type { GlobalStore } from '../store/global-store.ts';
-import type { Pin } from '../store/history.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
-import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { pause, systemClock, type Clock } from '../util/clock.ts';
 import { writeAtomically } from '../util/atomic-file.ts';
 import { stateText } from './write.ts';
 
@@ -15,8 +14,6 @@ export interface FileSinkOptions {
   readonly backoff?: BackoffPolicy | undefined;
   readonly clock?: Clock | undefined;
   readonly random?: (() => number) | undefined;
-  /** Called after each complete write, with the revision that was written. */
-  readonly onWritten?: ((revision: number) => void) | undefined;
 }
 
 /** Minimum interval between writes. Milliseconds. */
@@ -27,86 +24,64 @@ export const DEFAULT_INTERVAL_MS = 1000;
  * interval. Nothing is written before the state is synced. A failed write is retried with the state at that time.
  */
 export class FileSink {
-  readonly #options: FileSinkOptions;
-  readonly #clock: Clock;
-  readonly #backoff: Backoff;
-  readonly #stopListening: () => void;
-  #timer: Timer | undefined;
-  #writing: Promise<void> | undefined;
-  #written = 0;
-  #writtenAt = -Infinity;
-  #failures = 0;
-  #closed = false;
+  readonly #stop = new AbortController();
+  readonly #done: Promise<void>;
 
   constructor(options: FileSinkOptions) {
-    this.#options = options;
-    this.#clock = options.clock ?? systemClock;
-    this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
-    this.#stopListening = options.store.onChange(() => this.#plan());
-    this.#plan();
+    this.#done = follow(options, this.#stop.signal);
   }
 
   /** Resolves when the file is up to date or cannot be written. Idempotent. */
   async close(): Promise<void> {
-    if (this.#closed) return this.#writing;
-    this.#closed = true;
-    this.#stopListening();
-    this.#timer?.cancel();
-    this.#timer = undefined;
-    await this.#writing;
-    if (this.#isBehind()) {
-      this.#writing = this.#write();
-      await this.#writing;
-    }
+    this.#stop.abort();
+    await this.#done;
   }
+}
 
-  #isBehind(): boolean {
-    const { store } = this.#options;
-    return store.synced && store.revision > this.#written;
-  }
-
-  #plan(): void {
-    if (this.#closed || this.#timer !== undefined || this.#writing !== undefined) return;
-    if (!this.#isBehind()) return;
-    this.#after(Math.max(0, this.#writtenAt + DEFAULT_INTERVAL_MS - this.#clock.now()));
-  }
-
-  #after(ms: number): void {
-    this.#timer = this.#clock.setTimer(ms, () => {
-      this.#timer = undefined;
-      this.#writing = this.#write().finally(() => {
-        this.#writing = undefined;
-        this.#plan();
-      });
-    });
-  }
-
-  async #write(): Promise<void> {
-    const { store, path, extended, onWritten } = this.#options;
+async function follow(
+  {
+    store,
+    path,
+    extended,
+    backoff: policy = DEFAULT_BACKOFF,
+    clock = systemClock,
+    random = Math.random,
+  }: FileSinkOptions,
+  signal: AbortSignal,
+): Promise<void> {
+  const backoff = new Backoff(policy, random);
+  let written = 0;
+  let failures = 0;
+  let dueAt = -Infinity;
+  let wake = (): void => undefined;
+  const stopListening = store.onChange(() => wake());
+  signal.addEventListener('abort', () => wake());
+  const isBehind = (): boolean => store.synced && store.revision > written;
+  for (let isLast = false; !isLast;) {
+    if (!isBehind() && !signal.aborted) await new Promise<void>((resolve) => (wake = resolve));
+    const waitMs = dueAt - clock.now();
+    if (isBehind() && waitMs > 0) await pause(waitMs, clock, signal);
+    isLast = signal.aborted;
+    if (!isBehind()) continue;
     // Writing takes several turns, but must show a single moment.
-    const pin: Pin = store.pin(() => pin.release());
+    const pin = store.pin();
     try {
       await writeAtomically(path, stateText(store, pin.revision, extended));
+      written = pin.revision;
+      if (failures > 0) sinkRecovered.publish({ failures });
+      failures = 0;
+      backoff.reset();
+      dueAt = clock.now() + DEFAULT_INTERVAL_MS;
     } catch (cause) {
-      this.#failed(path, cause);
-      return;
+      failures += 1;
+      const retryInMs = backoff.next();
+      dueAt = clock.now() + retryInMs;
+      const message = `The state could not be written to ${path}: ${messageOf(cause)}`;
+      const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
+      sinkFailed.publish({ error, waiting: store.serviceCount, retryInMs });
     } finally {
       pin.release();
-      this.#writtenAt = this.#clock.now();
     }
-    this.#written = pin.revision;
-    if (this.#failures > 0) sinkRecovered.publish({ failures: this.#failures });
-    this.#failures = 0;
-    this.#backoff.reset();
-    onWritten?.(pin.revision);
   }
-
-  #failed(path: string, cause: unknown): void {
-    this.#failures++;
-    const retryInMs = this.#backoff.next();
-    if (!this.#closed) this.#after(retryInMs);
-    const message = `The state could not be written to ${path}: ${messageOf(cause)}`;
-    const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
-    sinkFailed.publish({ error, waiting: this.#options.store.serviceCount, retryInMs });
-  }
+  stopListening();
 }

@@ -1,17 +1,16 @@
 import { KpngError } from '../errors.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import { type Clock, MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
+import { MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
 import { FileWatcher } from '../util/file-watcher.ts';
 import { writeChanges } from './changes.ts';
-import { FileStatus } from './events.ts';
+import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { ParserThread } from './parser-thread.ts';
+import { formatProblems } from './problem.ts';
 
 export interface FileSourceOptions {
   readonly path: string;
-  readonly clock?: Clock;
-  readonly random?: () => number;
   readonly limits?: FileLimits;
   /** The parser thread's module. Default: parser-worker.ts. */
   readonly parserModule?: URL;
@@ -26,6 +25,12 @@ export const STATE_FILE = {
 /** Delays before content that crashed the parser is parsed again: it is expensive, and rarely succeeds. */
 const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor: 4, jitter: 0.2 };
 
+/** Publishes why the last content is not served. */
+interface ContentError {
+  readonly message: string;
+  readonly publish: () => void;
+}
+
 /**
  * State from a YAML or JSON file, re-read whenever it changes.
  *
@@ -35,16 +40,10 @@ const PARSER_BACKOFF: BackoffPolicy = { initialMs: 1000, maxMs: 300_000, factor:
 export class FileSource implements GlobalSource {
   readonly name: string;
   readonly #options: FileSourceOptions;
-  readonly #clock: Clock;
-  readonly #limits: FileLimits;
-  readonly #status: FileStatus;
 
   constructor(options: FileSourceOptions) {
     this.name = `state file ${options.path}`;
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
-    this.#limits = options.limits ?? DEFAULT_FILE_LIMITS;
-    this.#status = new FileStatus(options.path);
   }
 
   /**
@@ -52,32 +51,31 @@ export class FileSource implements GlobalSource {
    * then. Changes during parsing are coalesced: the next one is the newest.
    */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return;
-    const { path, random = Math.random, parserModule: module } = this.#options;
+    const { path, limits = DEFAULT_FILE_LIMITS, parserModule } = this.#options;
     // The timers, watches and threads of a file do not keep the process alive.
     const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
-    const thread = new ParserThread({ path, limits: this.#limits, clock: this.#clock, module });
-    const backoff = new Backoff(PARSER_BACKOFF, random);
+    const thread = new ParserThread(path, limits, parserModule);
+    const backoff = new Backoff(PARSER_BACKOFF, Math.random);
+    let contentError: ContentError | undefined;
     let retry: Timer | undefined;
     let newest: Uint8Array<ArrayBuffer> | undefined;
     let wake: (() => void) | undefined;
-    const stop = (): void => {
+    signal.addEventListener('abort', () => {
       wake?.();
       void thread.close();
-    };
-    signal.addEventListener('abort', stop, { once: true });
+    });
     const watcher = new FileWatcher({
       path,
       kind: STATE_FILE,
-      limits: this.#limits,
-      clock: this.#clock,
+      limits,
+      clock: systemClock,
       onContent(bytes) {
         newest = bytes;
-        thread.expedite();
         wake?.();
       },
-      onError: (error) => this.#status.readFailed(error),
-      onRecovered: () => this.#status.recovered(),
+      onError: (error) => fileReadFailed.publish({ path, error }),
+      onRecovered: () =>
+        contentError === undefined ? fileRecovered.publish({ path }) : contentError.publish(),
     });
     thread.start();
     watcher.start();
@@ -91,47 +89,50 @@ export class FileSource implements GlobalSource {
         }
         retry?.cancel();
         try {
-          await this.#load(bytes, thread, store);
+          contentError = await load(path, bytes, thread, store);
+          contentError?.publish();
           backoff.reset();
         } catch (error) {
           if (!(error instanceof KpngError)) throw error;
           if (signal.aborted) break;
-          this.#status.parserEnded(error);
-          retry = this.#clock.setTimer(backoff.next(), () => watcher.again());
+          const { message } = error;
+          const publish = (): void => fileReadFailed.publish({ path, error });
+          if (contentError?.message !== message) publish();
+          contentError = { message, publish };
+          retry = systemClock.setTimer(backoff.next(), () => watcher.again());
         }
       }
     } finally {
-      signal.removeEventListener('abort', stop);
       retry?.cancel();
       watcher.close();
       await thread.close();
       clearInterval(keepAlive);
     }
   }
+}
 
-  /** Rejects with a KpngError if the parser ends before everything is loaded. */
-  async #load(
-    bytes: Uint8Array<ArrayBuffer>,
-    thread: ParserThread,
-    store: GlobalStore,
-  ): Promise<void> {
-    const startedAt = this.#clock.now();
-    const size = bytes.length;
-    const { parts, outcome } = thread.parse(bytes);
-    const reported = outcome.then((parsed) => {
-      if (!parsed.ok) this.#status.refused(parsed.errors);
-      else {
-        const { services, nodes, parsedItems, newWarnings } = parsed;
-        const durationMs = this.#clock.now() - startedAt;
-        this.#status.loaded({ services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
-      }
-      return parsed;
-    });
-    reported.catch(() => undefined);
-    // Readers see nothing before the first state is complete, so it is written while the rest of it is parsed.
-    if (store.synced && !(await reported).ok) return;
-    await store.updateInParts((transaction) =>
-      writeChanges(store, transaction, { parts, outcome: reported }),
-    );
+/** Returns why the content is refused. Rejects with a KpngError if the parser ends before it has answered. */
+async function load(
+  path: string,
+  bytes: Uint8Array<ArrayBuffer>,
+  thread: ParserThread,
+  store: GlobalStore,
+): Promise<ContentError | undefined> {
+  const startedAt = systemClock.now();
+  const size = bytes.length;
+  const { parts, result } = await thread.parse(bytes);
+  if (!result.ok) {
+    const { errors } = result;
+    const served = store.synced;
+    const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
+    const kept = served ? 'the last known state is kept' : 'no state is served yet';
+    const message = `the state file has ${count}; ${kept}\n${formatProblems(path, errors)}`;
+    const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
+    return { message, publish: () => fileInvalid.publish({ path, error, errors, served }) };
   }
+  const { services, nodes, parsedItems, newWarnings } = result;
+  const durationMs = systemClock.now() - startedAt;
+  fileLoaded.publish({ path, services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
+  await store.updateInParts((transaction) => writeChanges(store, transaction, parts, result));
+  return undefined;
 }

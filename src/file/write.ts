@@ -4,76 +4,27 @@
  * optional. It also crashes for nodes and endpoints without topology, which is therefore always written.
  */
 import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
-import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
+import { plainEndpoint, plainService, sortedMap } from '../api/json.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { zoneOf } from '../store/stored.ts';
-import type { Cell } from '../store/table.ts';
 import { flowText } from '../util/yaml-text.ts';
 
 /** An item of `nodes`. Go kpng does not read the zone label, so its zone is written as the topology's. */
-function nodeText(from: Node): string {
+function nodeItem(from: Node): object {
   const { name, labels, annotations } = from;
   const topology = { node: from.topology?.node ?? '', zone: zoneOf(from) };
-  const node = { labels: sorted(labels), annotations: sorted(annotations), topology };
-  return `- name: ${flowText(name)}\n${blockText('  ', node)}`;
+  return { name, labels: sortedMap(labels), annotations: sortedMap(annotations), topology };
 }
 
-/** An item of `services`. `extended`: with what Go kpng cannot read. */
-function serviceText(
-  service: Service,
-  endpoints: readonly EndpointInfo[],
-  extended: boolean,
-): string {
-  const { ips, ports, sessionAffinity } = service;
-  const head = {
-    namespace: service.namespace,
-    name: service.name,
-    type: service.type,
-    labels: sorted(service.labels),
-    annotations: sorted(service.annotations),
-  };
-  const addresses = {
-    clusterips: ips?.clusterIPs,
-    externalips: ips?.externalIPs,
-    loadbalancerips: ips?.loadBalancerIPs,
-    headless: ips?.headless,
-  };
-  const tail = {
-    externaltraffictolocal: service.externalTrafficToLocal,
-    sessionaffinity: extended
-      ? sessionAffinity && {
-          clientip: { timeoutseconds: sessionAffinity.value.timeoutSeconds },
-        }
-      : null,
-    internaltraffictolocal: service.internalTrafficToLocal,
-    healthchecknodeport: service.healthCheckNodePort,
-  };
-  return [
-    `- service:\n${blockText('    ', head)}`,
-    ips === undefined ? '    ips: null\n' : `    ips:\n${blockText('      ', addresses)}`,
-    blockText('    ', {
-      ipfilters: service.ipFilters.map(({ targetIPs, sourceRanges }) => {
-        return { targetips: targetIPs, sourceranges: sourceRanges };
-      }),
-      mapip: service.mapIP,
-    }),
-    ports.length === 0 ? '    ports: []\n' : '    ports:\n',
-    ...ports.map((port) => `    - ${flowText(lowerKeys(port))}\n`),
-    blockText('    ', tail),
-    endpoints.length === 0 ? '  endpoints: []\n' : '  endpoints:\n',
-    ...endpoints.map((each) => endpointText(each, extended)),
-  ].join('');
-}
-
-function endpointText(info: EndpointInfo, extended: boolean): string {
-  const { conditions, hints, topology } = info;
+function endpointItem(info: EndpointInfo, extended: boolean): object {
+  const { endpoint, conditions, hints, topology } = info;
   const nodes = extended && hints !== undefined && hints.nodes.length > 0;
-  const text = blockText('    ', {
+  return {
     hash: info.hash,
     namespace: info.namespace,
     sourcename: info.sourceName,
     servicename: info.serviceName,
-    endpoint: info.endpoint && addressesOf(info.endpoint),
+    endpoint: endpoint && { ...plainEndpoint(endpoint), local: false, scopes: null },
     conditions: conditions && {
       ready: conditions.ready,
       ...(extended && conditions.serving && { serving: true }),
@@ -82,29 +33,31 @@ function endpointText(info: EndpointInfo, extended: boolean): string {
     podname: info.podName,
     topology: topology ?? { node: '', zone: '' },
     hints: hints && { zones: hints.zones, ...(nodes && { nodes: hints.nodes }) },
-  });
-  return `  - ${text.slice(4)}`;
+  };
 }
 
-function addressesOf({ hostname, ips, portOverrides }: Endpoint): object {
-  return { hostname, ips, local: false, portoverrides: portOverrides, scopes: null };
-}
-
-function lowerKeys(object: object): object {
-  return Object.fromEntries(
-    Object.entries(object).map(([key, value]: [string, unknown]) => [key.toLowerCase(), value]),
-  );
-}
-
-function sorted(map: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
-}
+/** Maps in block style, and lists with one item per line. */
+const BLOCKS: ReadonlySet<string> = new Set(['service', 'ips', 'ports', 'endpoints']);
 
 /** A map in block style, one value per line. */
-function blockText(indent: string, map: Readonly<Record<string, unknown>>): string {
-  return Object.entries(map)
-    .map(([key, value]) => `${indent}${key}: ${flowText(value)}\n`)
-    .join('');
+function blockText(indent: string, map: object): string {
+  const lines = Object.entries(map).map(([key, value]: [string, unknown]) => {
+    const isBlock = BLOCKS.has(key) && typeof value === 'object' && value !== null;
+    if (!isBlock || (Array.isArray(value) && value.length === 0)) {
+      return `${indent}${key}: ${flowText(value)}\n`;
+    }
+    if (!Array.isArray(value)) return `${indent}${key}:\n${blockText(`${indent}  `, value)}`;
+    const items = value.map((each: object) =>
+      key === 'ports' ? `${indent}- ${flowText(each)}\n` : itemText(indent, each),
+    );
+    return `${indent}${key}:\n${items.join('')}`;
+  });
+  return lines.join('');
+}
+
+/** A map as an item of a list. */
+function itemText(indent: string, item: object): string {
+  return `${indent}- ${blockText(`${indent}  `, item).trimStart()}`;
 }
 
 /**
@@ -118,29 +71,34 @@ export function* stateText(
   extended = false,
 ): Generator<string> {
   const { nodes, services, hasher } = store;
-  yield* sectionText('nodes', nodes.cells(), (cell) => {
-    const node = cell.at(revision);
-    return node && nodeText(node);
+  yield* sectionText('nodes', nodes.keys(), (key) => {
+    const node = nodes.at(key, revision);
+    return node && nodeItem(node);
   });
-  yield* sectionText('services', services.cells(), (cell) => {
-    const record = cell.at(revision);
+  yield* sectionText('services', services.keys(), (key) => {
+    const record = services.at(key, revision);
     const endpoints = (record?.inPathOrder(hasher) ?? [])
       .map(([, info]) => info)
       .filter((info) => extended || info.endpoint !== undefined);
-    return record?.service && serviceText(record.service, endpoints, extended);
+    return (
+      record?.service && {
+        service: { ...plainService(record.service), ...(!extended && { sessionaffinity: null }) },
+        endpoints: endpoints.map((each) => endpointItem(each, extended)),
+      }
+    );
   });
 }
 
-function* sectionText<T>(
+function* sectionText(
   name: string,
-  cells: Iterable<Cell<T>>,
-  textOf: (cell: Cell<T>) => string | undefined,
+  keys: readonly string[],
+  itemOf: (key: string) => object | undefined,
 ): Generator<string> {
   let title = `${name}:\n`;
-  for (const cell of cells) {
-    const text = textOf(cell);
-    if (text === undefined) continue;
-    yield title + text;
+  for (const key of keys) {
+    const item = itemOf(key);
+    if (item === undefined) continue;
+    yield title + itemText('', item);
     title = '';
   }
   if (title !== '') yield `${name}: []\n`;

@@ -1,25 +1,49 @@
-import { createServer, type Server, type Socket } from 'node:net';
-import { messageOf } from '../errors.ts';
-import type { NewProcess } from '../proxysocket/engine.ts';
-import type { PreviousListener } from '../proxysocket/core/inherited.ts';
-import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
-import { MAX_TAKEN_BYTES, readTaken } from './protocol.ts';
-import { runInThread } from './thread.ts';
-import { systemClock, type Clock, type Timer } from '../util/clock.ts';
-import { makeDirectoryOf, SocketFile, type FileId, isServed } from '../util/socket-file.ts';
 import { readFileSync, type Stats } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { createServer, type Server, type Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
+import { messageOf } from '../errors.ts';
+import type { PreviousListener } from '../proxysocket/core/inherited.ts';
+import type { NewProcess } from '../proxysocket/engine.ts';
+import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
+import { isAllowedUser, type Offer, readHello, readTaken, refusal } from './protocol.ts';
+import { openSys } from '../proxysocket/linux/sys/sys.ts';
+import { Wire } from './wire.ts';
+import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import {
+  inodeOf,
+  makeDirectoryOf,
+  SocketFile,
+  type FileId,
+  isServed,
+} from '../util/socket-file.ts';
 
 /** Interval of the checks that the socket file is still ours. Milliseconds. */
 export const KEEP_MS = 10_000;
+
+/**
+ * Pause before that check after a new process has failed: the kernel closes its sockets one after another. Milliseconds.
+ */
+export const RETAKE_MS = 100;
+
+/** How long a new process may wait for its state when another one calls: then that gets the sockets. Milliseconds. */
+export const SILENT_MS = 600_000;
+
+export interface SendOptions {
+  readonly listeners: readonly PreviousListener[];
+  /** UDP sessions, whose clients the new process sends to the same endpoints. */
+  readonly flows: readonly PreviousFlow[];
+  /** TCP ports of other listeners of this process. */
+  readonly ports: readonly number[];
+}
 
 export interface HandoverServerOptions {
   readonly path: string;
   /** The socket file that this process found when it started: see `checkUnserved`. */
   readonly expected: FileId;
   readonly clock?: Clock;
-  readonly listeners: () => readonly PreviousListener[];
-  readonly flows: () => Promise<readonly PreviousFlow[]>;
-  readonly ports: () => readonly number[];
+  /** What a new process gets. */
+  readonly offer: () => Promise<SendOptions>;
   /** A new process has received the sockets, and is applying its own state. */
   readonly onGiven: (pid: number, sockets: number) => void;
   /** A call was refused, or a new process ended before it served; this process still serves. */
@@ -35,11 +59,13 @@ export interface Taken {
   readonly gone: Promise<void>;
 }
 
-type State =
-  | { readonly kind: 'alone' }
-  /** A new process has called; it may be serving already, or about to. */
-  | { readonly kind: 'called'; readonly socket: Socket; readonly over: Promise<void> }
-  | { readonly kind: 'taken' };
+/** A new process has called; it may be serving already, or about to. */
+interface Call {
+  readonly socket: Socket;
+  readonly since: number;
+  /** It serves, or has failed. */
+  readonly over: Promise<void>;
+}
 
 /** Waits for a new process and hands it the sockets of this process. */
 export class HandoverServer {
@@ -48,7 +74,8 @@ export class HandoverServer {
   readonly #taken = Promise.withResolvers<Taken>();
   /** Resolves when a new process serves the clients, if one ever does. */
   readonly taken = this.#taken.promise;
-  #state: State = { kind: 'alone' };
+  #call: Call | undefined;
+  #isTaken = false;
   #server: Server | undefined;
   #timer: Timer | undefined;
   #unreachable: string | undefined;
@@ -69,10 +96,10 @@ export class HandoverServer {
 
   /** Waits up to `withinMs` for a new process that is about to take over; resolves with whether it has. */
   async settled(withinMs: number): Promise<boolean> {
-    if (this.#state.kind !== 'called') return true;
+    if (this.#call === undefined) return true;
     const late = Promise.withResolvers<boolean>();
     const timer = this.#clock.setTimer(withinMs, () => late.resolve(false));
-    const over = this.#state.over.then(() => true);
+    const over = this.#call.over.then(() => true);
     return Promise.race([over, late.promise]).finally(() => timer.cancel());
   }
 
@@ -82,7 +109,7 @@ export class HandoverServer {
     this.#timer?.cancel();
     this.#file.remove();
     this.#server?.close();
-    if (this.#state.kind === 'called') this.#state.socket.destroy();
+    if (!this.#isTaken) this.#call?.socket.destroy();
   }
 
   get #clock(): Clock {
@@ -99,12 +126,17 @@ export class HandoverServer {
     if (this.#closed) return this.close();
     if (unreachable !== this.#unreachable) this.#options.onUnreachable(unreachable);
     this.#unreachable = unreachable;
-    this.#timer = this.#clock.setTimer(KEEP_MS, () => void this.#listen(undefined));
+    this.#schedule(KEEP_MS);
+  }
+
+  #schedule(ms: number): void {
+    this.#timer?.cancel();
+    this.#timer = this.#clock.setTimer(ms, () => void this.#listen(undefined));
   }
 
   async #takePath(expected: FileId): Promise<void> {
     // A new process that has called may have moved its own socket there.
-    if (this.#file.isOwn || this.#state.kind === 'called') return;
+    if (this.#file.isOwn || this.#call !== undefined) return;
     this.#server?.close();
     const server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
     server.unref();
@@ -118,64 +150,89 @@ export class HandoverServer {
   #called(socket: Socket): void {
     socket.unref();
     socket.on('error', () => undefined);
-    // One at a time; a second caller finds the ports in use, and starts as if it were alone.
-    if (this.#state.kind !== 'alone') {
+    const before = this.#call;
+    const now = this.#clock.now();
+    if (before === undefined) {
+      this.#call = { socket, since: now, over: this.#give(socket) };
+    } else if (!this.#isTaken && now - before.since >= SILENT_MS) {
+      before.socket.destroy();
+      void before.over.then(() => this.#called(socket));
+    } else {
+      // One at a time; a second caller finds the ports in use, and starts as if it were alone.
       socket.destroy();
-      return;
     }
-    const over = Promise.withResolvers<void>();
-    this.#state = { kind: 'called', socket, over: over.promise };
-    void this.#give(socket).finally(over.resolve);
   }
 
   async #give(socket: Socket): Promise<void> {
-    const { listeners, flows, ports, onGiven, onFailed } = this.#options;
+    const { offer, onGiven, onFailed } = this.#options;
     try {
-      const sessions = await flows();
-      // Not earlier: the descriptor of a closed socket may already have been reused.
-      const fd = descriptorOf(socket);
-      const options = { listeners: listeners(), flows: sessions, ports: ports() };
-      const given = await runInThread({ fd, ...options });
-      if (!given.ok) throw new Error(`call refused: ${given.reason}`);
+      const wire = new Wire(await openSys(), socket);
+      const given = await sendSockets(wire, await offer());
       onGiven(given.pid, given.inodes.length);
-      const left = new Set(await untilTaken(socket));
+      wire.waitLonger();
+      const left = new Set(readTaken(await wire.readLine('no sockets')));
       const served = new Set(given.inodes.filter((inode) => !left.has(inode)));
-      this.#state = { kind: 'taken' };
+      this.#isTaken = true;
+      socket.resume();
       const gone = Promise.withResolvers<void>();
       socket.once('close', () => gone.resolve());
       this.#taken.resolve({ pid: given.pid, newProcess: { served }, gone: gone.promise });
     } catch (error) {
       socket.destroy();
-      this.#state = { kind: 'alone' };
+      this.#call = undefined;
+      // It may have moved its own socket to the path. Until that is replaced, another new process would start alone.
+      if (!this.#closed) this.#schedule(RETAKE_MS);
       onFailed(messageOf(error));
     }
   }
 }
 
-/** The sockets that a new process does not serve, once it serves the others. Rejects if it ends before. */
-async function untilTaken(socket: Socket): Promise<readonly number[]> {
-  const { promise, resolve, reject } = Promise.withResolvers<readonly number[]>();
-  let text = '';
-  socket.setEncoding('latin1').on('data', (part: string) => {
-    text += part;
-    try {
-      if (text.length > MAX_TAKEN_BYTES) throw new Error('it sent a message that is too long');
-      const left = readTaken(text);
-      if (left !== undefined) resolve(left);
-    } catch (error) {
-      reject(error);
-    }
-  });
-  socket.once('close', () => reject(new Error('it ended before it took over')));
-  socket.resume();
-  return promise;
+/**
+ * Answers a new process with the listening sockets. One that may not have them, or cannot use them, gets the reason, which
+ * is thrown here.
+ */
+export async function sendSockets(wire: Wire, { listeners, flows, ports }: SendOptions) {
+  const refuse = async (reason: string): Promise<never> => {
+    await wire.say({ ok: false, reason } satisfies Offer);
+    throw new Error(`call refused: ${reason}`);
+  };
+  if (!isAllowedUser(wire.peerUser())) return refuse('it belongs to another user');
+  const hello = readHello(await wire.readLine('no sockets'));
+  const problem = refusal(hello);
+  if (problem !== undefined) return refuse(problem);
+  const found = await listeningSockets(wire, [
+    ...listeners,
+    ...ports.map((port) => ({ protocol: 'TCP' as const, port })),
+  ]);
+  const { pid } = process;
+  await wire.say({ ok: true, pid, sockets: found.size, former: listeners, flows } satisfies Offer);
+  await wire.sendDescriptors([...found.values()]);
+  return { pid: hello.pid, inodes: [...found.keys()] };
 }
 
-/** Node offers no other way to get it. */
-function descriptorOf(socket: Socket): number {
-  const { _handle: handle } = socket as unknown as { readonly _handle?: { readonly fd?: number } };
-  if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');
-  return handle.fd;
+/** Descriptors that are looked at in one turn of the event loop: about a millisecond of work. */
+const AT_ONCE = 128;
+
+/**
+ * The sockets of this process that listen on the given ports, from any thread: one descriptor of each, by inode
+ * number. One that is closed and reused before it is sent does no harm: the new process checks what it receives.
+ */
+async function listeningSockets(
+  wire: Wire,
+  listeners: readonly Pick<PreviousListener, 'protocol' | 'port'>[],
+): Promise<Map<number, number>> {
+  const ports = new Set(listeners.map(({ protocol, port }) => `${protocol} ${port}`));
+  const found = new Map<number, number>();
+  for (const [index, name] of (await readdir('/proc/self/fd')).entries()) {
+    if (index % AT_ONCE === AT_ONCE - 1) await setImmediate();
+    const fd = Number(name);
+    const socket = wire.listeningSocket(fd);
+    if (socket === undefined || !ports.has(`${socket.protocol} ${socket.port}`)) continue;
+    // Workers of the `node` engine have two of each socket, which the new process would mistake for two listeners.
+    const inode = inodeOf(fd);
+    if (inode !== undefined && !found.has(inode)) found.set(inode, fd);
+  }
+  return found;
 }
 
 /**

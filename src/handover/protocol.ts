@@ -3,7 +3,7 @@
  *
  * - new process: Hello
  * - predecessor: Offer, followed by bytes that carry the descriptors of its listeners
- * - new process: Left, and TAKEN, once it serves them
+ * - new process: which of them it does not serve, once it serves the others
  *
  * The connection stays open as long as both live, so that each notices when the other ends.
  */
@@ -14,17 +14,16 @@ import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 
 export const HANDOVER_VERSION = 1;
 
-const TAKEN = 'taken\n';
-
-/** The last message of a new process. `left`: the sockets that it received and does not serve, by inode number. */
+/**
+ * The last message of a new process. `left`: the sockets that it received and does not serve, by inode number. Earlier
+ * releases wait for a second line.
+ */
 export function takenText(left: readonly number[]): string {
-  return `${JSON.stringify({ left })}\n${TAKEN}`;
+  return `${JSON.stringify({ left })}\ntaken\n`;
 }
 
-/** The `left` of its messages so far; undefined: it has not taken over yet. Throws KPNG_HANDOVER_FAILED. */
-export function readTaken(text: string): readonly number[] | undefined {
-  if (!text.endsWith(TAKEN)) return undefined;
-  const line = text.slice(0, -TAKEN.length);
+/** The `left` of its last message. Throws KPNG_HANDOVER_FAILED. */
+export function readTaken(line: string): readonly number[] {
   const message = checked('list of sockets', line, ({ left }) => isList(left, isCount));
   return (message as { readonly left: readonly number[] }).left;
 }
@@ -105,9 +104,6 @@ export const EXCHANGE_LIMIT_MS = 10_000;
 
 /** Maximum length of a line: 10,000 listeners take about 2 MB. */
 export const MAX_LINE_BYTES = 64 << 20;
-
-/** Maximum size of the last message of a new process: 100,000 sockets take about 1 MB. */
-export const MAX_TAKEN_BYTES = 2 << 20;
 
 export function networkNamespace(): string {
   return readlinkSync('/proc/self/ns/net');

@@ -1,29 +1,21 @@
-import { Socket } from 'node:net';
+import { closeSync } from 'node:fs';
+import { once } from 'node:events';
+import { isBuiltin } from 'node:module';
+import { connect, type Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
 import {
   closeInherited,
   keepInherited,
-  type PreviousListener,
+  type InheritedSocket,
 } from '../proxysocket/core/inherited.ts';
 import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/known-clients.ts';
-import { takenText } from './protocol.ts';
-import type { ReceivedSockets } from './exchange.ts';
+import { helloFrom, isAllowedUser, type Offer, readOffer, takenText } from './protocol.ts';
 import { fileAt, type FileId } from '../util/socket-file.ts';
-import { canHandOver, runInThread } from './thread.ts';
+import { openSys } from '../proxysocket/linux/sys/sys.ts';
+import { Wire } from './wire.ts';
 
 /** The sockets and sessions of the previous process. */
-export interface Inheritance {
-  readonly kind: 'inherited';
-  /** The file of the predecessor's socket. */
-  readonly file: FileId;
-  readonly pid: number;
-  readonly sockets: number;
-  readonly previousListeners: readonly PreviousListener[];
-  /** Resolves when the predecessor has ended or no longer waits for this process. */
-  readonly predecessorGone: Promise<void>;
-  /** Reports to the predecessor that this process serves now; closes unused sockets and drops its data. */
-  complete(): void;
-}
+export type Inheritance = ReturnType<typeof inheritance>;
 
 /** Whether there was a process to take over from. `failed`: yes, but taking over failed. */
 export type TakeOver =
@@ -42,42 +34,78 @@ const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED
 export async function takeOver(path: string): Promise<TakeOver> {
   const file = fileAt(path);
   if (file === undefined) return { kind: 'nobody', file };
-  if (!canHandOver()) {
+  if (process.platform !== 'linux' || !isBuiltin('node:ffi')) {
     return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
   }
+  let connection: Socket | undefined;
   try {
-    const taken = await runInThread(path);
+    const sys = await openSys();
+    // Paused: descriptors come with the bytes, which Node must not read.
+    connection = connect(path).pause();
+    await once(connection, 'connect');
+    connection.on('error', () => undefined);
+    const [offer, sockets] = await receiveSockets(new Wire(sys, connection), path);
     // If the file has changed since, it may belong to a third process.
-    return inheritance(taken, fileAt(path) === file ? file : undefined);
+    const found = fileAt(path) === file ? file : undefined;
+    return inheritance(offer, sockets, connection, found);
   } catch (error) {
+    connection?.destroy();
     if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody', file };
     return { kind: 'failed', reason: messageOf(error) };
   }
 }
 
+type Accepted = Extract<Offer, { readonly ok: true }>;
+
+/** Receives the sockets of the predecessor. If it throws, nothing is left open. */
+async function receiveSockets(wire: Wire, path: string): Promise<[Accepted, InheritedSocket[]]> {
+  try {
+    // A foreign process could make us listen on sockets of its choice and obtain our clients' data.
+    if (!isAllowedUser(wire.peerUser())) {
+      throw new Error(`${path} is served by another user`);
+    }
+    await wire.say(helloFrom());
+    const offer = readOffer(await wire.readLine());
+    if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
+    const received = await wire.receiveDescriptors(offer.sockets);
+    const sockets = received.flatMap((fd) => {
+      const socket = wire.listeningSocket(fd);
+      if (socket === undefined) closeSync(fd);
+      return socket ?? [];
+    });
+    return [offer, sockets];
+  } catch (error) {
+    for (const fd of wire.descriptors) closeSync(fd);
+    throw error;
+  }
+}
+
 function inheritance(
-  { pid, sockets, previousListeners, flows, connection }: ReceivedSockets,
+  { pid, former: previousListeners, flows }: Accepted,
+  sockets: readonly InheritedSocket[],
+  connection: Socket,
   file: FileId,
-): Inheritance {
+) {
   keepInherited(sockets, previousListeners);
   keepPreviousFlows(flows);
   // While open, it shows the predecessor that this process is alive.
-  const socket = new Socket({ fd: connection, readable: true, writable: true });
-  socket.on('error', () => undefined);
   const gone = Promise.withResolvers<void>();
-  socket.once('close', () => gone.resolve());
-  socket.unref();
-  socket.resume();
+  connection.once('close', () => gone.resolve());
+  connection.unref();
+  connection.resume();
   return {
-    kind: 'inherited',
+    kind: 'inherited' as const,
+    /** The file of the predecessor's socket. */
     file,
     pid,
-    predecessorGone: gone.promise,
     sockets: sockets.length,
     previousListeners,
+    /** Resolves when the predecessor has ended or no longer waits for this process. */
+    predecessorGone: gone.promise,
+    /** Reports to the predecessor that this process serves now; closes unused sockets and drops its data. */
     complete() {
       forgetPreviousFlows();
-      socket.write(takenText(closeInherited()));
+      connection.write(takenText(closeInherited()));
     },
   };
 }

@@ -1,3 +1,6 @@
+import { closeSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import type { InheritedSocket } from '../proxysocket/core/inherited.ts';
 import * as k from '../proxysocket/linux/sys/abi.ts';
@@ -8,43 +11,76 @@ import { ByteBuffer } from '../util/byte-buffer.ts';
 import { inodeOf } from '../util/socket-file.ts';
 import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES } from './protocol.ts';
 
+/** Between two looks whether the other process has sent something. Milliseconds. */
 const PAUSE_MS = 2;
+const LONGER_PAUSE_MS = 20;
 const LINE_FEED = 10;
 
+/** Maximum number of descriptors in one message (SCM_MAX_FD). */
+export const MAX_DESCRIPTORS = 253;
+const BUFFER_BYTES = 64 * 1024;
+const CONTROL_BYTES = k.CMSGHDR_BYTES + MAX_DESCRIPTORS * 4 + 4;
+
 /**
- * One end of a handover, in a thread of its own because it blocks. Methods throw the system's error, and
- * KPNG_HANDOVER_FAILED on a timeout, or if the peer has ended or violates the protocol.
+ * One end of a handover. Methods reject with the system's error, and with KPNG_HANDOVER_FAILED on a timeout, or if the
+ * peer has ended or violates the protocol.
  */
 export class Wire {
-  readonly fd: number;
-  readonly #rights: Pick<Rights, 'send' | 'receive'>;
-  readonly #deadline = performance.now() + EXCHANGE_LIMIT_MS;
-  readonly #descriptors: number[] = [];
+  readonly #sys: Sys;
+  readonly #socket: object;
+  readonly #message: MessageMemory;
+  readonly #buffer: Pinned;
+  #deadline = performance.now() + EXCHANGE_LIMIT_MS;
+  #pauseMs = PAUSE_MS;
+  /** Received so far; for the caller to close. */
+  readonly descriptors: number[] = [];
 
-  constructor(rights: Pick<Rights, 'send' | 'receive'>, fd: number) {
-    this.#rights = rights;
-    this.fd = fd;
+  /** On a connection that Node does not read. */
+  constructor(sys: Sys, socket: Socket) {
+    this.#sys = sys;
+    this.#socket = socket;
+    this.#message = new MessageMemory(sys.ffi, 1, CONTROL_BYTES);
+    this.#buffer = new Pinned(sys.ffi, BUFFER_BYTES);
+    this.#message.vectors.view.setBigUint64(0, this.#buffer.address, true);
   }
 
-  say(message: unknown): void {
+  /** Node offers no other way to get it. Throws once the socket is closed, as another one may have its number. */
+  get fd(): number {
+    const { _handle: handle } = this.#socket as { readonly _handle?: { readonly fd?: number } };
+    if (handle?.fd === undefined || handle.fd < 0) throw new Error('the connection is closed');
+    return handle.fd;
+  }
+
+  /** Ends the time limit. */
+  waitLonger(): void {
+    this.#deadline = Infinity;
+    this.#pauseMs = LONGER_PAUSE_MS;
+  }
+
+  async say(message: unknown): Promise<void> {
     let rest: Uint8Array = Buffer.from(`${JSON.stringify(message)}\n`);
-    while (rest.length > 0) rest = rest.subarray(this.#send(rest, []));
+    while (rest.length > 0) rest = rest.subarray(await this.#send(rest, []));
   }
 
   /**
    * Sends descriptors, each with a dummy byte. A descriptor that another thread has closed is replaced by that of
    * this connection: the receiver expects a fixed number, and keeps listening sockets only.
    */
-  sendDescriptors(descriptors: readonly number[]): void {
+  async sendDescriptors(descriptors: readonly number[]): Promise<void> {
     for (let start = 0; start < descriptors.length; start += MAX_DESCRIPTORS) {
-      this.#send(Buffer.from(' '), descriptors.slice(start, start + MAX_DESCRIPTORS));
+      await this.#send(Buffer.from(' '), descriptors.slice(start, start + MAX_DESCRIPTORS));
     }
   }
 
-  readLine(): string {
+  /** `sockets`: whether the other process may send some; if not, they are closed. */
+  async readLine(sockets: 'with sockets' | 'no sockets' = 'with sockets'): Promise<string> {
     const line = new ByteBuffer();
     for (;;) {
-      const bytes = this.#read();
+      const bytes = await this.#read();
+      if (sockets === 'no sockets' && this.descriptors.length > 0) {
+        for (const fd of this.descriptors.splice(0)) closeSync(fd);
+        throw failure('the other process sent sockets');
+      }
       const end = bytes.indexOf(LINE_FEED);
       line.append(end === -1 ? bytes : bytes.subarray(0, end));
       if (line.length > MAX_LINE_BYTES)
@@ -53,100 +89,50 @@ export class Wire {
     }
   }
 
-  /** Waits for a fixed number of descriptors, which the caller has to close. */
-  receiveDescriptors(count: number): readonly number[] {
-    while (this.#descriptors.length < count) this.#read();
-    if (this.#descriptors.length > count) throw failure('the other process sent too many sockets');
-    return this.#descriptors;
+  async receiveDescriptors(count: number): Promise<readonly number[]> {
+    while (this.descriptors.length < count) await this.#read();
+    if (this.descriptors.length > count) throw failure('the other process sent too many sockets');
+    return this.descriptors;
   }
 
-  /** Descriptors received so far, for a reader that stops early. */
-  get descriptors(): readonly number[] {
-    return this.#descriptors;
-  }
-
-  #send(bytes: Uint8Array, descriptors: readonly number[]): number {
+  async #send(bytes: Uint8Array, descriptors: readonly number[]): Promise<number> {
     for (;;) {
-      const sent = this.#rights.send(this.fd, bytes, descriptors);
+      const sent = this.send(bytes, descriptors);
       if (sent >= 0) return sent;
-      if (sent === -k.EBADF && inodeOf(this.fd) !== undefined) {
+      if (sent === -k.EBADF) {
         const open = descriptors.map((fd) => (inodeOf(fd) === undefined ? this.fd : fd));
         return this.#send(bytes, open);
       }
       // The kernel limits the number of descriptors in flight.
       if (sent !== -k.EAGAIN && sent !== -k.ETOOMANYREFS) throw k.systemError(-sent, 'sendmsg');
-      this.#pause();
+      await this.#pause();
     }
   }
 
-  #read(): Uint8Array {
+  async #read(): Promise<Uint8Array> {
     for (;;) {
-      const received = this.#rights.receive(this.fd);
+      const received = this.receive();
       if (typeof received !== 'number') {
-        if (received.bytes.length === 0) throw failure('the other process has ended');
+        if (received.length === 0) throw failure('the other process has ended');
         this.#checkTime();
-        this.#descriptors.push(...received.descriptors);
-        return received.bytes;
+        return received;
       }
       if (received !== -k.EAGAIN) throw k.systemError(-received, 'recvmsg');
-      this.#pause();
+      await this.#pause();
     }
   }
 
-  #pause(): void {
+  async #pause(): Promise<void> {
     this.#checkTime();
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, PAUSE_MS);
+    await delay(this.#pauseMs);
   }
 
   #checkTime(): void {
     if (performance.now() > this.#deadline) throw failure('the other process timed out');
   }
-}
-
-function failure(message: string): KpngError {
-  return new KpngError('KPNG_HANDOVER_FAILED', message);
-}
-
-/** Maximum number of descriptors in one message (SCM_MAX_FD). */
-export const MAX_DESCRIPTORS = 253;
-const BUFFER_BYTES = 64 * 1024;
-const CONTROL_BYTES = k.CMSGHDR_BYTES + MAX_DESCRIPTORS * 4 + 4;
-
-/** The result of a read: bytes and descriptors, both in the order in which they were sent. */
-interface Received {
-  readonly bytes: Uint8Array;
-  /** Owned by the caller; closed on exec. */
-  readonly descriptors: readonly number[];
-}
-
-/** Passes descriptors over unix sockets. Nothing blocks; calls return the C function's result or a negative errno. */
-export class Rights {
-  readonly #sys: Sys;
-  readonly #message: MessageMemory;
-  readonly #buffer: Pinned;
-
-  constructor(sys: Sys) {
-    this.#sys = sys;
-    this.#message = new MessageMemory(sys.ffi, 1, CONTROL_BYTES);
-    this.#buffer = new Pinned(sys.ffi, BUFFER_BYTES);
-    this.#message.vectors.view.setBigUint64(0, this.#buffer.address, true);
-  }
-
-  connect(path: string): number {
-    const { c } = this.#sys;
-    const text = Buffer.from(`${path}\0`);
-    this.#buffer.view.setUint16(0, k.AF_UNIX, true);
-    this.#buffer.bytes.set(text, 2);
-    const fd = c.socket(k.AF_UNIX, k.SOCK_STREAM | k.SOCK_NONBLOCK | k.SOCK_CLOEXEC, 0);
-    if (fd < 0) return fd;
-    const result = c.connect(fd, this.#buffer.address, 2 + text.length);
-    if (result === 0) return fd;
-    c.close(fd);
-    return result;
-  }
 
   /** Sends up to 64 KiB, with the descriptors attached to the first byte. Returns the number of bytes sent. */
-  send(fd: number, bytes: Uint8Array, descriptors: readonly number[] = []): number {
+  send(bytes: Uint8Array, descriptors: readonly number[] = []): number {
     const part = bytes.subarray(0, BUFFER_BYTES);
     this.#buffer.bytes.set(part);
     const { view } = this.#message.controls;
@@ -158,28 +144,29 @@ export class Rights {
       view.setInt32(k.CMSGHDR_BYTES + index * 4, each, true);
     }
     const header = this.#describe(part.length, descriptors.length === 0 ? 0 : controlBytes);
-    return this.#sys.c.sendmsg(fd, header, k.MSG_NOSIGNAL);
+    return this.#sys.c.sendmsg(this.fd, header, k.MSG_NOSIGNAL);
   }
 
-  receive(fd: number): Received | number {
+  /** Reads once, and keeps the descriptors that come with the bytes, closed on exec. A negative errno: nothing read. */
+  receive(): Uint8Array | number {
     const header = this.#describe(BUFFER_BYTES, CONTROL_BYTES);
-    const count = this.#sys.c.recvmsg(fd, header, k.MSG_CMSG_CLOEXEC);
+    const count = this.#sys.c.recvmsg(this.fd, header, k.MSG_CMSG_CLOEXEC);
     if (count < 0) return count;
     const { headers, controls } = this.#message;
     const hasDescriptors = headers.view.getUint32(40, true) >= k.CMSGHDR_BYTES;
-    const length = hasDescriptors ? controls.view.getUint32(0, true) : k.CMSGHDR_BYTES;
-    const descriptors = Array.from({ length: (length - k.CMSGHDR_BYTES) / 4 }, (_, index) =>
-      controls.view.getInt32(k.CMSGHDR_BYTES + index * 4, true),
-    );
-    return { bytes: this.#buffer.bytes.slice(0, count), descriptors };
+    const end = hasDescriptors ? controls.view.getUint32(0, true) : 0;
+    for (let at = k.CMSGHDR_BYTES; at < end; at += 4) {
+      this.descriptors.push(controls.view.getInt32(at, true));
+    }
+    return this.#buffer.bytes.slice(0, count);
   }
 
-  /** The user of the peer of a unix socket; undefined for anything else. */
-  peerUser(fd: number): number | undefined {
+  /** The user of the other process. */
+  peerUser(): number | undefined {
     const { view, address } = this.#buffer;
     view.setUint32(16, 12, true);
     const length = addressOf(this.#buffer, 16);
-    const result = this.#sys.c.getsockopt(fd, k.SOL_SOCKET, k.SO_PEERCRED, address, length);
+    const result = this.#sys.c.getsockopt(this.fd, k.SOL_SOCKET, k.SO_PEERCRED, address, length);
     // The process id comes first.
     return result < 0 ? undefined : view.getUint32(4, true);
   }
@@ -207,4 +194,8 @@ export class Rights {
     headers.view.setUint32(48, 0, true);
     return headers.address;
   }
+}
+
+function failure(message: string): KpngError {
+  return new KpngError('KPNG_HANDOVER_FAILED', message);
 }

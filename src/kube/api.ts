@@ -1,14 +1,13 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
-import { request as secureRequest } from 'node:https';
+import { Agent as HttpsAgent, request as secureRequest, type RequestOptions } from 'node:https';
+import { getCACertificates } from 'node:tls';
 import { messageOf } from '../errors.ts';
-import type { Clock } from '../util/clock.ts';
-import { request as plainRequest } from '../util/node-http.ts';
-import type { Access, ApiAccess } from './access.ts';
-import { readBody } from './body.ts';
-import { KubeFailure, type Cause } from './failure.ts';
-import { expiryOf, type Identity } from './identity.ts';
-import { list, object, text, type Json } from './json.ts';
+import { systemClock, type Clock } from '../util/clock.ts';
+import { Agent as HttpAgent, request as plainRequest } from '../util/node-http.ts';
+import { loadConfig, type ApiConfig, type ConfigOptions } from './config.ts';
+import { KubeFailure } from './failure.ts';
 import type { KubeLimits } from './limits.ts';
+import { codeOf, identify, noAnswer, refusal, type Identity } from './refusal.ts';
 
 export interface ApiRequest {
   /** The operation, for messages: `list services`. */
@@ -24,24 +23,75 @@ export interface ApiRequest {
 /** Idle time before TCP probes the peer. Milliseconds. */
 const TCP_KEEPALIVE_MS = 30_000;
 
+/** Unused connections are closed after this long. Milliseconds. */
+const IDLE_MS = 60_000;
+
+/** What a request needs: credentials and a connection. */
+interface Access {
+  readonly server: URL;
+  readonly headers: Readonly<Record<string, string | string[]>>;
+  readonly agent: HttpAgent;
+  readonly identity: Identity;
+}
+
+export interface KubeApiOptions extends ConfigOptions {
+  readonly limits: KubeLimits;
+  readonly clock?: Clock | undefined;
+  readonly userAgent: string;
+}
+
+const TLS_OPTIONS = [
+  'ca',
+  'cert',
+  'key',
+  'servername',
+  'rejectUnauthorized',
+  'passphrase',
+] as const;
+type TlsOptions = Pick<RequestOptions, (typeof TLS_OPTIONS)[number]>;
+
+/**
+ * Requests to one API server. Credentials are fetched for each request, so that tokens and certificates may rotate at
+ * any time; KubeConfig's cached ones are dropped when the server refuses them.
+ */
 export class KubeApi {
-  readonly access: ApiAccess;
   readonly limits: KubeLimits;
   readonly clock: Clock;
-  readonly #userAgent: string;
-  readonly #onAnswer: (access: Access) => void;
+  /** Called when the server has answered, with any status. */
+  onAnswer: ((identity: Identity) => void) | undefined;
+  readonly #options: KubeApiOptions;
+  #config: ApiConfig;
+  /** The server refused the credentials, or is not trusted: the configuration is read again for the next request. */
+  #stale = false;
+  /** Set while credentials are being fetched: programs that fetch them run one at a time. */
+  #fetching: Promise<Access> | undefined;
+  #agent: { readonly key: string; readonly agent: HttpAgent } | undefined;
 
-  /** `onAnswer`: the server has answered, with any status. */
-  constructor(
-    access: ApiAccess,
-    userAgent: string,
-    onAnswer: (access: Access) => void = () => undefined,
-  ) {
-    this.access = access;
-    this.limits = access.limits;
-    this.clock = access.clock;
-    this.#userAgent = userAgent;
-    this.#onAnswer = onAnswer;
+  private constructor(options: KubeApiOptions, config: ApiConfig) {
+    this.limits = options.limits;
+    this.clock = options.clock ?? systemClock;
+    this.#options = options;
+    this.#config = config;
+  }
+
+  /** Reads the configuration; throws KPNG_KUBECONFIG if it is missing or invalid. */
+  static async open(options: KubeApiOptions): Promise<KubeApi> {
+    return new KubeApi(options, await loadConfig(options));
+  }
+
+  get config(): ApiConfig {
+    return this.#config;
+  }
+
+  /** URL of the server, without a slash at its end. */
+  get server(): string {
+    const { origin, pathname } = this.#config.server;
+    return pathname === '/' ? origin : origin + pathname;
+  }
+
+  /** The name of the source in its events. */
+  get sourceName(): string {
+    return `Kubernetes API at ${this.server}`;
   }
 
   /**
@@ -49,22 +99,78 @@ export class KubeApi {
    * other outcome, or the signal's reason when it aborts.
    */
   async get(request: ApiRequest, signal: AbortSignal): Promise<IncomingMessage> {
-    const access = await this.access.get();
+    const access = await this.access();
     signal.throwIfAborted();
     let answer: IncomingMessage;
     try {
       answer = await this.#send(request, access, signal);
     } catch (error) {
       signal.throwIfAborted();
-      const failure = failureOf(`${request.what} at ${access.server.origin}`, error);
-      if (failure.kind === 'tls') this.access.refused();
+      const failure = noAnswer(`${request.what} at ${access.server.origin}`, error);
+      if (failure.kind === 'tls') this.#stale = true;
       throw failure;
     }
-    this.#onAnswer(access);
+    this.onAnswer?.(access.identity);
     if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
     const failure = await refusal(answer, request, access, this);
-    if (failure.kind === 'unauthorized') this.access.refused();
+    if (failure.kind === 'unauthorized') this.#stale = true;
     throw failure;
+  }
+
+  /** Closes connections that are not in use. */
+  close(): void {
+    this.#agent?.agent.destroy();
+  }
+
+  /** The credentials for the next request. Throws a KubeFailure `credentials`. */
+  async access(): Promise<Access> {
+    this.#fetching ??= this.#fetch().finally(() => {
+      this.#fetching = undefined;
+    });
+    const { credentialsTimeoutMs } = this.limits;
+    const late = Promise.withResolvers<never>();
+    const timer = this.clock.setTimer(credentialsTimeoutMs, () =>
+      late.reject(new Error(`timed out after ${credentialsTimeoutMs / 1000} s`)),
+    );
+    try {
+      return await Promise.race([this.#fetching, late.promise]);
+    } catch (cause) {
+      // KubeConfig passes on what a program has said, which may be nothing.
+      const why = messageOf(cause) || 'the program that fetches them failed without a message';
+      const message = `no credentials for ${this.server}: ${why}`;
+      throw new KubeFailure('credentials', message, { cause });
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #fetch(): Promise<Access> {
+    if (this.#stale) this.#config = await loadConfig(this.#options);
+    this.#stale = false;
+    const { server, credentials, proxy, user } = this.#config;
+    const options: RequestOptions = {};
+    await credentials.applyToHTTPSOptions(options);
+    // As in client-go, no secrets over plain HTTP.
+    const isSecure = server.protocol === 'https:';
+    const given = TLS_OPTIONS.filter((name) => isSecure && options[name] !== undefined);
+    const tls: TlsOptions = Object.fromEntries(given.map((name) => [name, options[name]]));
+    const key = JSON.stringify(tls);
+    if (proxy !== undefined && this.#agent !== undefined && this.#agent.key !== key) {
+      // KubeConfig would reuse proxied connections that present the previous certificate.
+      this.#agent = undefined;
+      this.#stale = true;
+      return this.#fetch();
+    }
+    // Connections are reused as long as the TLS credentials are the same.
+    let cached = this.#agent;
+    if (cached?.key !== key) {
+      const proxied = proxy === undefined ? undefined : options.agent;
+      const agent = proxied instanceof HttpAgent ? proxied : newAgent(isSecure, tls);
+      this.#agent = cached = { key, agent };
+    }
+    const headers = isSecure ? headersOf(options) : {};
+    const identity = identify(headers['Authorization'], tls.cert, user);
+    return { server, headers, agent: cached.agent, identity };
   }
 
   async #send(request: ApiRequest, access: Access, signal: AbortSignal): Promise<IncomingMessage> {
@@ -94,7 +200,7 @@ export class KubeApi {
         ...headers,
         ...(body !== undefined && { 'Content-Type': 'application/json' }),
         Accept: accept,
-        'User-Agent': this.#userAgent,
+        'User-Agent': this.#options.userAgent,
       },
     });
     sent.on('socket', (socket) => socket.setKeepAlive(true, TCP_KEEPALIVE_MS));
@@ -128,114 +234,23 @@ async function answerOf(sent: ClientRequest, { limits, clock }: KubeApi): Promis
   }
 }
 
-/** Node's codes for an untrusted certificate. */
-const CERTIFICATE_CODES =
-  /^(?:CERT_|ERR_TLS_CERT|UNABLE_TO_|DEPTH_ZERO_|SELF_SIGNED_|INVALID_CA|PATH_LENGTH|HOSTNAME_MISMATCH|ERR_SSL_|ERR_TLS_)/;
-
-/** Why there was no response. */
-function failureOf(what: string, error: unknown): KubeFailure {
-  const code = codeOf(error) ?? '';
-  const kind = CERTIFICATE_CODES.test(code) ? 'tls' : 'unreachable';
-  const isClosed = code === 'ECONNRESET' && what.includes(' at http://');
-  const hint = isClosed ? CLOSED : HINTS[code];
-  if (hint !== undefined) return new KubeFailure(kind, `${what}: ${hint}`);
-  return new KubeFailure(kind, `${what}: ${wordsOf(error)}`, { cause: error });
+function newAgent(isSecure: boolean, tls: TlsOptions): HttpAgent {
+  const keepAlive = { keepAlive: true, timeout: IDLE_MS };
+  if (!isSecure) return new HttpAgent(keepAlive);
+  // Trust the system's CAs, as Go does; Node's default is only its own list.
+  const ca = tls.ca ?? [...getCACertificates('default'), ...getCACertificates('system')];
+  return new HttpsAgent({ ...keepAlive, ...tls, ca });
 }
 
-const CLOSED =
-  'the server closed the connection without an answer; use https:// in its URL if it requires TLS';
-
-const UNTRUSTED =
-  'API server certificate is not signed by a trusted CA; set certificate-authority in the kubeconfig';
-
-const HINTS: Readonly<Record<string, string>> = {
-  CERT_HAS_EXPIRED: 'API server certificate has expired; renew it',
-  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
-  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
-  EPROTO:
-    'the server does not speak TLS, or not a version in common; use http:// in its URL if it serves plain HTTP',
-};
-
-/** After trying several addresses, the messages are in a list. */
-function wordsOf(error: unknown): string {
-  if (error instanceof AggregateError && error.message === '') {
-    return error.errors.map(messageOf).join(', ');
+/** The headers from KubeConfig, trimmed: a token file may end with a newline, which a header must not. */
+function headersOf({ headers, auth }: RequestOptions): Record<string, string | string[]> {
+  const plain: Record<string, string | string[]> = {};
+  for (const [name, value] of Object.entries(headers ?? {})) {
+    if (Array.isArray(value)) plain[name] = value.map((each: unknown) => String(each).trim());
+    else if (value !== undefined) plain[name] = String(value).trim();
   }
-  return messageOf(error);
-}
-
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error ? String(error.code) : undefined;
-}
-
-/** Maximum bytes read of the body of a refusal. */
-const MAX_BODY = 64 * 1024;
-
-/** Why the server refused a request, and the remedy. */
-async function refusal(
-  answer: IncomingMessage,
-  { what, path }: { readonly what: string; readonly path: string },
-  { server, identity }: Access,
-  { limits, clock }: KubeApi,
-): Promise<KubeFailure> {
-  const code = answer.statusCode ?? 0;
-  const status = await statusOf(answer, limits.responseTimeoutMs, clock);
-  const message = text(status['message']) || (answer.statusMessage ?? '');
-  const kind = causeOf(code, status);
-  const where = `${what} at ${server.origin}`;
-  const seconds = Number(answer.headers['retry-after']);
-  const retryAfterMs =
-    Number.isFinite(seconds) && seconds > 0
-      ? Math.min(seconds * 1000, limits.maxRetryAfterMs)
-      : undefined;
-  // What servers of Go answer to plain HTTP.
-  const isPlain = code === 400 && server.protocol === 'http:';
-  const remedy = isPlain
-    ? '; use https:// in its URL if it requires TLS'
-    : advice(kind, path, identity);
-  return new KubeFailure(kind, `${where}: ${code} ${message}${remedy}`, { retryAfterMs });
-}
-
-/** The cause of a status, of a response or an event. */
-export function causeOf(code: number, status: Json): Cause {
-  const reason = text(status['reason']);
-  if (code === 410 || reason === 'Expired' || reason === 'Gone') return 'gone';
-  if (code === 401) return 'unauthorized';
-  if (code === 403) return 'forbidden';
-  if (code === 429) return 'throttled';
-  // The server has been restored from a backup: it does not know a version that it sent before.
-  const causes = list(object(status['details'])['causes']).map(object);
-  const ahead = causes.some(({ reason: cause }) => cause === 'ResourceVersionTooLarge');
-  if (ahead || /too (?:old|large) resource version/i.test(text(status['message']))) return 'gone';
-  return 'server';
-}
-
-function advice(kind: Cause, path: string, identity: Identity): string {
-  const user = JSON.stringify(identity.user);
-  if (kind === 'unauthorized') {
-    const expired = expiryOf(identity, Date.now());
-    return `; ${expired ?? `the server does not accept the ${identity.by} of ${user}`}`;
+  if (typeof auth === 'string') {
+    plain['Authorization'] ??= `Basic ${Buffer.from(auth).toString('base64')}`;
   }
-  if (kind !== 'forbidden') return '';
-  const resource = path.slice(path.lastIndexOf('/') + 1);
-  const [, namespace, name] = /^system:serviceaccount:([^:]+):([^:]+)$/.exec(identity.user) ?? [];
-  const subject =
-    name === undefined ? `--user=${identity.user}` : `--serviceaccount=${namespace}:${name}`;
-  return (
-    `; allow ${user} to list and watch ${resource}, such as with: kubectl create ` +
-    `clusterrolebinding kpng --clusterrole=system:node-proxier ${subject}`
-  );
-}
-
-/** The Status object of the body; empty when there is none. */
-async function statusOf(answer: IncomingMessage, totalMs: number, clock: Clock): Promise<Json> {
-  const limits = { maxBytes: MAX_BODY, silenceMs: totalMs, totalMs };
-  try {
-    return object(JSON.parse((await readBody('', answer, limits, clock)) ?? ''));
-  } catch {
-    // The status code is enough.
-    return {};
-  }
+  return plain;
 }

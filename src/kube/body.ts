@@ -4,11 +4,13 @@ import type { Clock, Timer } from '../util/clock.ts';
 import { KubeFailure } from './failure.ts';
 
 export interface ReadLimits {
-  /** Maximum pause, read at each check. Milliseconds. */
-  readonly silenceMs: () => number;
+  /** Maximum pause. Milliseconds. */
+  readonly silenceMs: number;
+  /** Whether a longer pause is a failure, read when there is one. Default: always. */
+  readonly mustSpeak?: () => boolean;
   /** For the whole body. Milliseconds. */
   readonly totalMs: number;
-  /** Whether a timeout ends the body normally. Default: it rejects. */
+  /** Whether reaching that ends the body normally. Default: it rejects. */
   readonly lateIsEnd?: boolean;
 }
 
@@ -22,38 +24,30 @@ export interface ReadLimits {
 export async function readPieces(
   what: string,
   body: IncomingMessage,
-  { silenceMs, totalMs, lateIsEnd = false }: ReadLimits,
+  { silenceMs, mustSpeak = () => true, totalMs, lateIsEnd = false }: ReadLimits,
   clock: Clock,
   onPiece: (piece: Buffer) => void,
 ): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const startedAt = clock.now();
-  let last = startedAt;
-  const seconds = (ms: number): number => Math.round(ms / 1000);
+  const endAt = clock.now() + totalMs;
+  let last = clock.now();
+  let timer: Timer | undefined;
   const fail = (kind: 'silent' | 'cut', problem: string, cause?: unknown): void =>
     reject(new KubeFailure(kind, `${what}: ${problem}`, { cause }));
-  let dueAt = 0;
-  let timer: Timer | undefined;
-  // One timer for all pieces: it is set again when it fires, or when less time is left.
+  // One timer for all pieces, set again when it fires.
   const watchTime = (): void => {
     const now = clock.now();
-    dueAt = Math.min(startedAt + totalMs, last + silenceMs());
-    timer?.cancel();
-    timer = clock.setTimer(Math.max(0, dueAt - now), () => {
-      const at = clock.now();
-      if (at < startedAt + totalMs && at < last + silenceMs()) watchTime();
-      else if (at < startedAt + totalMs) {
-        fail('silent', `no data for ${seconds(silenceMs())} s`);
-      } else if (lateIsEnd) resolve();
-      else fail('silent', `not complete after ${seconds(totalMs)} s`);
-    });
+    const dueAt = Math.min(endAt, (mustSpeak() ? last : now) + silenceMs);
+    if (now < dueAt) timer = clock.setTimer(dueAt - now, watchTime);
+    else if (now < endAt) fail('silent', `no data for ${Math.round(silenceMs / 1000)} s`);
+    else if (lateIsEnd) resolve();
+    else fail('silent', `not complete after ${Math.round(totalMs / 1000)} s`);
   };
   watchTime();
   body.on('data', (piece: Buffer) => {
     last = clock.now();
     try {
       onPiece(piece);
-      if (last + silenceMs() < dueAt) watchTime();
     } catch (error) {
       reject(error);
       body.destroy();
@@ -71,23 +65,17 @@ export async function readPieces(
   }
 }
 
-export interface BodyLimits extends Pick<ReadLimits, 'totalMs'> {
-  readonly maxBytes: number;
-  /** Maximum pause. Milliseconds. */
-  readonly silenceMs: number;
-}
-
 /** A whole body; undefined when it is larger than the limit. Rejects as `readPieces`. */
 export async function readBody(
   what: string,
   body: IncomingMessage,
-  { maxBytes, silenceMs, totalMs }: BodyLimits,
+  { maxBytes, ...limits }: ReadLimits & { readonly maxBytes: number },
   clock: Clock,
 ): Promise<string | undefined> {
   const bytes = new ByteBuffer();
   const tooLong = new Error('too long');
   try {
-    await readPieces(what, body, { silenceMs: () => silenceMs, totalMs }, clock, (piece) => {
+    await readPieces(what, body, limits, clock, (piece) => {
       if (bytes.length + piece.length > maxBytes) throw tooLong;
       bytes.append(piece);
     });
@@ -96,6 +84,15 @@ export async function readBody(
     throw error;
   }
   return bytes.take().toString('utf8');
+}
+
+/** `what`: where the text is from, for the KubeFailure `malformed`. */
+export function parseJson(json: string, what: string): unknown {
+  try {
+    return JSON.parse(json);
+  } catch (cause) {
+    throw new KubeFailure('malformed', `${what} is not JSON`, { cause });
+  }
 }
 
 const NEWLINE = 0x0a;
@@ -124,26 +121,19 @@ export class LineSplitter {
     const lines: string[] = [];
     let start = 0;
     for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      const line = this.#end(chunk.subarray(start, end));
-      if (line.trim() !== '') lines.push(line);
+      this.#append(chunk.subarray(start, end));
+      lines.push(this.#begun.take().toString('utf8'));
       start = end + 1;
     }
-    const rest = chunk.subarray(start);
-    this.#check(rest);
-    if (rest.length > 0) this.#begun.append(rest);
-    return lines;
+    this.#append(chunk.subarray(start));
+    return lines.filter((line) => line.trim() !== '');
   }
 
-  #end(piece: Buffer): string {
-    this.#check(piece);
-    if (this.#begun.length === 0) return piece.toString('utf8');
+  #append(piece: Buffer): void {
+    if (this.#begun.length + piece.length > this.#maxBytes) {
+      const message = `${this.#what}: a line of more than ${this.#maxBytes} bytes`;
+      throw new KubeFailure('malformed', message);
+    }
     this.#begun.append(piece);
-    return this.#begun.take().toString('utf8');
-  }
-
-  #check(piece: Buffer): void {
-    if (this.#begun.length + piece.length <= this.#maxBytes) return;
-    const message = `${this.#what}: a line of more than ${this.#maxBytes} bytes`;
-    throw new KubeFailure('malformed', message);
   }
 }

@@ -1,12 +1,18 @@
-import type { Cluster, KubeConfig, User } from '@kubernetes/client-node';
-import { existsSync } from 'node:fs';
+import type { KubeConfig } from '@kubernetes/client-node';
+import { createReadStream, existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { BlockList, isIP, isIPv6 } from 'node:net';
-import { delimiter, dirname } from 'node:path';
+import { isIP, isIPv6 } from 'node:net';
+import { delimiter, dirname, isAbsolute, join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import ipaddr from 'ipaddr.js';
 import { KpngError } from '../errors.ts';
+import { formatBytes } from '../util/bytes.ts';
+import { isLoopback } from '../util/host-port.ts';
 import { nameList } from '../util/suggest.ts';
 import { fileErrorText } from '../util/read-content.ts';
-import { readKubeconfig, type ExtraHeaders } from './kubeconfig-file.ts';
+import { hidePasswords } from '../util/terminal-text.ts';
+import { parseYaml } from '../util/yaml.ts';
+import { isObject, list, object, text, texts, type Json } from './json.ts';
 
 export interface ConfigOptions {
   /** Path of a kubeconfig file, or several as in KUBECONFIG. Empty: see `loadConfig`. */
@@ -33,7 +39,6 @@ export interface ApiConfig {
   /** Name of the user in the kubeconfig, or empty. */
   readonly user: string;
   readonly credentials: Credentials;
-  readonly extraHeaders: ExtraHeaders;
 }
 
 /**
@@ -41,13 +46,19 @@ export interface ApiConfig {
  * kpng, `~/.kube/config` is not used. Throws KPNG_KUBECONFIG.
  */
 export async function loadConfig(options: ConfigOptions): Promise<ApiConfig> {
-  const { kubeconfig, server } = options;
+  const { kubeconfig, server: override, env } = options;
   const files = filesOf(kubeconfig);
-  const origin = files.length > 0 ? kubeconfig : server === '' ? 'in-cluster' : '--server';
+  const origin = files.length > 0 ? kubeconfig : override === '' ? 'in-cluster' : '--server';
   try {
-    return files.length > 0
-      ? await fromFiles(origin, files, options)
-      : await withoutFiles(origin, options);
+    const found = files.length > 0 ? await fromFiles(files, override) : withoutFiles(options);
+    const { context, cluster, userName } = found;
+    const server = serverUrl(override || text(cluster['server']));
+    const proxy = text(cluster['proxy-url']) || proxyFromEnvironment(server, env);
+    const credentials =
+      files.length === 0 && proxy === undefined
+        ? ownCredentials(found)
+        : await libraryCredentials(found, server, proxy);
+    return { origin, server, context, proxy, user: userName, credentials };
   } catch (cause) {
     if (cause instanceof KpngError) throw cause;
     const message = `Kubernetes configuration (${origin}): ${fileErrorText(cause)}`;
@@ -62,119 +73,95 @@ function filesOf(kubeconfig: string): string[] {
   return existsSync(kubeconfig) ? [kubeconfig] : parts;
 }
 
-/** As kubectl merges files: the first value counts. */
-async function fromFiles(
-  origin: string,
-  files: readonly string[],
-  { server: override, env }: ConfigOptions,
-): Promise<ApiConfig> {
-  const { KubeConfig } = await import('@kubernetes/client-node');
-  const config = new KubeConfig();
-  const extraHeaders = new Map<string, ExtraHeaders>();
-  for (const file of files) {
-    const read = await readKubeconfig(file);
-    const one = new KubeConfig();
-    one.loadFromString(read.config);
-    one.makePathsAbsolute(dirname(file));
-    config.currentContext = config.currentContext || one.currentContext;
-    const isNew = (names: readonly { name: string }[]) => (entry: { name: string }) =>
-      !names.some(({ name }) => name === entry.name);
-    config.clusters.push(...one.clusters.filter(isNew(config.clusters)));
-    config.contexts.push(...one.contexts.filter(isNew(config.contexts)));
-    for (const user of one.users.filter(isNew(config.users))) {
-      config.users.push(user);
-      extraHeaders.set(user.name, read.extraHeaders.get(user.name) ?? {});
-    }
-  }
-  const context = config.currentContext ?? '';
-  if (context !== '' && config.getContextObject(context) === null) {
-    const problem = `there is no context ${JSON.stringify(context)}, which is the current one`;
-    throw new Error(`${problem}; ${contextsOf(config)}`);
+/** The chosen entries, as in a kubeconfig. */
+interface Chosen {
+  readonly context: string;
+  readonly cluster: Json;
+  readonly userName: string;
+  readonly user: Json;
+}
+
+async function fromFiles(files: readonly string[], override: string): Promise<Chosen> {
+  const { currentContext, contexts, clusters, users } = await readKubeconfigs(files);
+  const context = contexts.get(currentContext);
+  if (currentContext !== '' && context === undefined) {
+    const problem = `there is no context ${JSON.stringify(currentContext)}, which is the current one`;
+    throw new Error(`${problem}; ${contextsOf(contexts)}`);
   }
   // A file without contexts is sufficient if it has a single cluster.
-  const [first = null, ...others] = context === '' ? config.clusters : [];
-  const cluster = config.getCurrentCluster() ?? (others.length === 0 ? first : null);
-  if (cluster === null && override === '') {
+  const [first, ...others] = clusters.values();
+  const only = others.length === 0 ? first : undefined;
+  const cluster = context === undefined ? only : clusters.get(text(context['cluster']));
+  if (cluster === undefined && override === '') {
     throw new Error(
-      context === ''
-        ? `there is no current context; ${contextsOf(config)}`
-        : `there is no cluster ${JSON.stringify(config.getContextObject(context)?.cluster)}`,
+      context === undefined
+        ? `there is no current context; ${contextsOf(contexts)}`
+        : `there is no cluster ${JSON.stringify(context['cluster'])}`,
     );
   }
-  const user = config.getCurrentUser() ?? { name: '' };
-  const server = serverUrl(override || (cluster?.server ?? ''));
-  const proxy = cluster?.proxyUrl || proxyFromEnvironment(server, env);
-  return {
-    origin,
-    server,
-    context,
-    proxy,
-    user: user.name,
-    credentials: await libraryCredentials(server, proxy, cluster ?? {}, user),
-    extraHeaders: extraHeaders.get(user.name) ?? {},
-  };
+  const name = text(context?.['user']);
+  const user = users.get(name);
+  const userName = user === undefined ? '' : name;
+  return { context: currentContext, cluster: cluster ?? {}, userName, user: user ?? {} };
 }
 
 /** The possible names of current-context. */
-function contextsOf({ contexts }: KubeConfig): string {
-  if (contexts.length === 0) return 'the kubeconfig has no contexts; add one, or use --server';
-  const names = nameList(contexts.map(({ name }) => name));
+function contextsOf(contexts: Kubeconfig['contexts']): string {
+  if (contexts.size === 0) return 'the kubeconfig has no contexts; add one, or use --server';
+  const names = nameList([...contexts.keys()]);
   return `set current-context to one of ${names} (kubectl config use-context NAME)`;
+}
+
+const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
+
+/** The pod's service account, or no credentials for a given server. */
+function withoutFiles({ server, env, podRoot = '' }: ConfigOptions): Chosen {
+  const none = { context: '', userName: '', cluster: {}, user: {} };
+  if (server !== '') return none;
+  const directory = `${podRoot}${SERVICE_ACCOUNT}`;
+  const ca = { 'certificate-authority': `${directory}/ca.crt` };
+  const cluster = { server: podServer(env), ...ca };
+  return { ...none, cluster, user: withTokenFile({ tokenFile: `${directory}/token` }) };
+}
+
+/** Those of `withoutFiles`. */
+function ownCredentials({ cluster, user }: Chosen): Credentials {
+  const files = [text(cluster['certificate-authority']), text(user['tokenFile'])];
+  return {
+    async applyToHTTPSOptions(request) {
+      if (files.includes('')) return;
+      const [ca, token] = await Promise.all(files.map((path) => readFile(path, 'utf8')));
+      Object.assign(request, { ca, headers: { Authorization: `Bearer ${token}` } });
+    },
+  };
 }
 
 /** Loads the whole library, of which KubeConfig is a small part (docs/explanation/decisions.md). */
 async function libraryCredentials(
+  { cluster, user }: Chosen,
   server: URL,
   proxy: string | undefined,
-  cluster: Partial<Cluster>,
-  user: User,
 ): Promise<Credentials> {
   const { KubeConfig } = await import('@kubernetes/client-node');
+  const name = 'only';
   const config = new KubeConfig();
-  config.loadFromClusterAndUser(
-    {
-      name: 'server',
-      ...cluster,
-      ...(proxy !== undefined && { proxyUrl: proxy }),
-      server: server.href,
-      // KubeConfig refuses plain HTTP unless certificates need not be verified, although there are none.
-      skipTLSVerify: cluster.skipTLSVerify === true || server.protocol === 'http:',
+  // KubeConfig refuses plain HTTP unless certificates need not be verified, although there are none.
+  const plain = server.protocol === 'http:' && { 'insecure-skip-tls-verify': true };
+  const complete = { ...cluster, server: server.href, 'proxy-url': proxy, ...plain };
+  const content = {
+    'current-context': name,
+    contexts: [{ name, context: { cluster: name, user: name } }],
+    clusters: [{ name, cluster: complete }],
+    users: [{ name, user }],
+  };
+  config.loadFromString(JSON.stringify(content));
+  return {
+    async applyToHTTPSOptions(request) {
+      await config.applyToHTTPSOptions(request);
+      request.headers = { ...request.headers, ...headersOf(user) };
     },
-    user,
-  );
-  return config;
+  };
 }
-
-/** The pod's service account, or no credentials; only proxies need the library. */
-async function withoutFiles(origin: string, options: ConfigOptions): Promise<ApiConfig> {
-  const { env, podRoot = '' } = options;
-  const server = serverUrl(options.server || podServer(env));
-  const proxy = proxyFromEnvironment(server, env);
-  const ofPod = (name: string): string => `${podRoot}${SERVICE_ACCOUNT}/${name}`;
-  const [caFile, tokenFile] = options.server === '' ? [ofPod('ca.crt'), ofPod('token')] : [];
-  let credentials: Credentials;
-  if (proxy !== undefined) {
-    const authProvider = { name: 'tokenFile', config: { tokenFile } };
-    const user = { name: '', ...(tokenFile !== undefined && { authProvider }) };
-    credentials = await libraryCredentials(
-      server,
-      proxy,
-      caFile === undefined ? {} : { caFile },
-      user,
-    );
-  } else {
-    credentials = {
-      async applyToHTTPSOptions(request) {
-        if (caFile === undefined || tokenFile === undefined) return;
-        const [ca, token] = await Promise.all([readFile(caFile), readFile(tokenFile, 'utf8')]);
-        Object.assign(request, { ca, headers: { Authorization: `Bearer ${token}` } });
-      },
-    };
-  }
-  return { origin, server, context: '', proxy, user: '', credentials, extraHeaders: {} };
-}
-
-const SERVICE_ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount';
 
 function podServer(env: ConfigOptions['env']): string {
   const host = env['KUBERNETES_SERVICE_HOST'] ?? '';
@@ -186,11 +173,11 @@ function podServer(env: ConfigOptions['env']): string {
   );
 }
 
-function serverUrl(text: string): URL {
+function serverUrl(given: string): URL {
   // As in client-go, an address without a scheme is plain HTTP.
-  const url = URL.parse(text.includes('://') ? text : `http://${text}`);
+  const url = URL.parse(given.includes('://') ? given : `http://${given}`);
   if (url !== null && (url.protocol === 'http:' || url.protocol === 'https:')) return url;
-  throw new Error(`${JSON.stringify(text)} is not the URL of a server`);
+  throw new Error(`${JSON.stringify(hidePasswords(given))} is not the URL of a server`);
 }
 
 /**
@@ -203,7 +190,7 @@ export function proxyFromEnvironment(server: URL, env: ConfigOptions['env']): st
   const proxy = env[`${scheme.toUpperCase()}_PROXY`] ?? env[`${scheme}_proxy`] ?? '';
   if (proxy === '') return undefined;
   const host = server.hostname.toLowerCase().replace(/^\[(.*)\]$/, '$1');
-  if (host === 'localhost' || check(LOOPBACK, host)) return undefined;
+  if (host === 'localhost' || isLoopback(host)) return undefined;
   const port = server.port === '' ? { http: '80', https: '443' }[scheme] : server.port;
   const exempt = (env['NO_PROXY'] ?? env['no_proxy'] ?? '')
     .split(',')
@@ -213,19 +200,13 @@ export function proxyFromEnvironment(server: URL, env: ConfigOptions['env']): st
   return proxy.includes('://') ? proxy : `http://${proxy}`;
 }
 
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet('127.0.0.0', 8);
-LOOPBACK.addAddress('::1', 'ipv6');
-
 function covers(entry: string, host: string, port: string): boolean {
   if (entry === '*') return true;
-  const [, network = '', prefix] = /^(.*)\/(\d+)$/.exec(entry) ?? [];
-  const family = isIP(network);
-  if (prefix !== undefined) {
-    if (family === 0 || Number(prefix) > (family === 4 ? 32 : 128)) return false;
-    const list = new BlockList();
-    list.addSubnet(network, Number(prefix), family === 4 ? 'ipv4' : 'ipv6');
-    return check(list, host);
+  const [, start = ''] = /^(.*)\/\d+$/.exec(entry) ?? [];
+  if (start !== '') {
+    if (isIP(host) === 0 || isIP(start) === 0 || !ipaddr.isValidCIDR(entry)) return false;
+    const [address, [network, bits]] = [ipaddr.parse(host), ipaddr.parseCIDR(entry)];
+    return address.kind() === network.kind() && address.match(network, bits);
   }
   if (isIP(entry) !== 0) return entry === host;
   const [, name = entry, only] = /^(.*?):(\d+)$/.exec(entry) ?? [];
@@ -235,7 +216,99 @@ function covers(entry: string, host: string, port: string): boolean {
   return (host === bare && bare === name) || host.endsWith(`.${bare}`) || host === name;
 }
 
-function check(list: BlockList, host: string): boolean {
-  const family = isIP(host);
-  return family !== 0 && list.check(host, family === 4 ? 'ipv4' : 'ipv6');
+/** The content of kubeconfig files. */
+interface Kubeconfig {
+  /** Empty: none. */
+  currentContext: string;
+  readonly contexts: Map<string, Json>;
+  readonly clusters: Map<string, Json>;
+  readonly users: Map<string, Json>;
+}
+
+const KINDS = ['context', 'cluster', 'user'] as const;
+
+/**
+ * Reads kubeconfig files and merges them as kubectl does: the first value counts.
+ *
+ * Corrects what KubeConfig of @kubernetes/client-node 2.0.1 does differently from kubectl: it does not know `tokenFile`
+ * (kubeadm's kube-proxy has it), paths of token files and commands are not relative to the file, programs that fetch
+ * credentials get no KUBERNETES_EXEC_INFO, and it has no clear error for an entry that is no object. Throws an Error
+ * that says what is wrong.
+ */
+async function readKubeconfigs(paths: readonly string[]): Promise<Kubeconfig> {
+  const merged: Kubeconfig = {
+    currentContext: '',
+    contexts: new Map(),
+    clusters: new Map(),
+    users: new Map(),
+  };
+  for (const path of paths) {
+    const content = await readYaml(path);
+    if (!isObject(content)) throw new Error('it is empty, or not a kubeconfig');
+    merged.currentContext ||= text(content['current-context']);
+    for (const kind of KINDS) {
+      const entries = merged[`${kind}s`];
+      for (const [index, entry] of list(content[`${kind}s`]).entries()) {
+        const { name, [kind]: given } = object(entry);
+        const value = given ?? {};
+        if (typeof name !== 'string' || !isObject(value)) {
+          throw new Error(`${kind}s[${index}]: expected a name and a ${kind}`);
+        }
+        if (!entries.has(name)) entries.set(name, corrected(value, dirname(path)));
+      }
+    }
+  }
+  return merged;
+}
+
+const MAX_BYTES = 1 << 20;
+const YAML_LIMITS = { maxDepth: 50, maxAliasedValues: 10_000 };
+
+async function readYaml(path: string): Promise<unknown> {
+  // It may be a pipe, whose size is not known.
+  const bytes = await buffer(createReadStream(path, { end: MAX_BYTES }));
+  if (bytes.length > MAX_BYTES) throw new Error(`it is larger than ${formatBytes(MAX_BYTES)}`);
+  const parsed = parseYaml(bytes.toString(), YAML_LIMITS);
+  if (!parsed.ok) {
+    const before = bytes.toString().slice(0, parsed.problem.offset).split('\n');
+    throw new Error(`line ${before.length}: ${parsed.problem.message}`);
+  }
+  return parsed.documents[0]?.value;
+}
+
+const PATHS = ['certificate-authority', 'client-certificate', 'client-key', 'tokenFile'];
+
+/** A cluster or user as KubeConfig understands it. `directory`: that of the file. */
+function corrected(entry: Json, directory: string): Json {
+  const absolute = (path: string): string => (isAbsolute(path) ? path : join(directory, path));
+  const given = PATHS.filter((key) => text(entry[key]) !== '');
+  const paths = given.map((key) => [key, absolute(text(entry[key]))] as const);
+  const result = withTokenFile({ ...entry, ...Object.fromEntries(paths) });
+  const { exec } = entry;
+  if (!isObject(exec)) return result;
+  const { apiVersion } = exec;
+  const info = { kind: 'ExecCredential', apiVersion, spec: { interactive: false } };
+  const variable = { name: 'KUBERNETES_EXEC_INFO', value: JSON.stringify(info) };
+  const env = [...list(exec['env']), variable];
+  const command = text(exec['command']);
+  const program = /[/\\]/.test(command) ? absolute(command) : command;
+  return { ...result, exec: { ...exec, command: program, env } };
+}
+
+/** A user with the name that KubeConfig has for a token file. As in kubectl, it overrides a token. */
+function withTokenFile(user: Json): Json {
+  const { tokenFile } = user;
+  if (text(tokenFile) === '') return user;
+  const provider = { name: 'tokenFile', config: { tokenFile } };
+  return { ...user, token: undefined, 'auth-provider': provider };
+}
+
+/** A user's headers that KubeConfig does not know of. */
+function headersOf(user: Json): Record<string, string | string[]> {
+  const groups = texts(user['as-groups']);
+  const uid = text(user['as-uid']);
+  return {
+    ...(groups.length > 0 && { 'Impersonate-Group': groups }),
+    ...(uid !== '' && { 'Impersonate-Uid': uid }),
+  };
 }

@@ -8,7 +8,7 @@ import type { Cause } from './failure.ts';
 import type { ResourceName } from './resource.ts';
 
 /** The source starts, or continues with a re-read configuration. */
-export interface KubeStarted {
+export const kubeStarted = typedChannel<{
   server: string;
   /** Path of the kubeconfig, `in-cluster` or `--server`. */
   origin: string;
@@ -21,10 +21,10 @@ export interface KubeStarted {
   proxy: string | undefined;
   /** Which Services are watched. */
   selector: string;
-}
+}>('kube:started');
 
 /** A list is complete; the watch follows. */
-export interface KubeListed {
+export const kubeListed = typedChannel<{
   server: string;
   resource: ResourceName;
   objects: number;
@@ -32,15 +32,15 @@ export interface KubeListed {
   durationMs: number;
   /** The reason for listing: the first time, or the cause of the previous failure. */
   why: 'start' | Cause;
-}
+}>('kube:listed');
 
 /** A watch has been opened. */
-export interface KubeWatching {
+export const kubeWatching = typedChannel<{
   server: string;
   resource: ResourceName;
   /** Whether anything had failed before. */
   recovered: boolean;
-}
+}>('kube:watching');
 
 /** Events of a watch that arrived together. */
 export interface KubeReceived {
@@ -52,7 +52,7 @@ export interface KubeReceived {
 }
 
 /** A list or a watch failed. The known state stays. */
-export interface KubeFailed {
+export const kubeFailed = typedChannel<{
   server: string;
   resource: ResourceName;
   kind: Cause;
@@ -61,7 +61,7 @@ export interface KubeFailed {
   routine: boolean;
   relist: boolean;
   retryInMs: number;
-}
+}>('kube:failed');
 
 /** Published when the number of EndpointSlices without their service changes. */
 export interface KubeOrphans {
@@ -71,23 +71,17 @@ export interface KubeOrphans {
 }
 
 /** Published when this node becomes eligible or ineligible for load-balancer traffic. */
-export interface KubeNode {
+export const kubeNode = typedChannel<{
   node: string;
   /** `tainted`: the cluster autoscaler is about to remove it. Undefined: eligible. */
   ineligible: 'tainted' | 'deleted' | undefined;
-}
+}>('kube:node');
 
 /** Slices have arrived with the time of their cause. */
-export interface KubeTriggered {
+export const kubeTriggered = typedChannel<{
   /** Milliseconds since the epoch; none is before the source's start. */
   times: readonly number[];
-}
+}>('kube:triggered');
 
-export const kubeTriggered = typedChannel<KubeTriggered>('kube:triggered');
-export const kubeNode = typedChannel<KubeNode>('kube:node');
-export const kubeStarted = typedChannel<KubeStarted>('kube:started');
-export const kubeListed = typedChannel<KubeListed>('kube:listed');
-export const kubeWatching = typedChannel<KubeWatching>('kube:watching');
 export const kubeReceived = typedChannel<KubeReceived>('kube:received');
-export const kubeFailed = typedChannel<KubeFailed>('kube:failed');
 export const kubeOrphans = typedChannel<KubeOrphans>('kube:orphans');

@@ -8,6 +8,8 @@ export type Matcher = (key: string) => boolean;
 /** Where a part of a pattern can end in a key when it begins at one of `starts`. */
 type Part = (key: readonly string[], starts: ReadonlySet<number>) => ReadonlySet<number>;
 
+const START: ReadonlySet<number> = new Set([0]);
+
 const EXACT = /^[^*?[\]{}\\]*$/;
 
 /** Matching recurses once for each level of braces. */
@@ -18,7 +20,10 @@ export function compileGlobs(patterns: readonly string[]): Matcher | undefined {
   if (patterns.length === 0) return undefined;
   const exact = new Set(patterns.filter((pattern) => EXACT.test(pattern)));
   const parsed = patterns.filter((pattern) => !EXACT.test(pattern)).map(parseGlob);
-  return (key) => exact.has(key) || parsed.some((part) => isMatch(part, Array.from(key)));
+  return (key) => {
+    const chars = Array.from(key);
+    return exact.has(key) || parsed.some((part) => part(chars, START).has(chars.length));
+  };
 }
 
 /** The entries whose keys match. Without a matcher: none. */
@@ -32,10 +37,6 @@ export function pick(
     if (typeof value === 'string' && matches(key)) picked[key] = value;
   }
   return picked;
-}
-
-function isMatch(part: Part, key: readonly string[]): boolean {
-  return part(key, new Set([0])).has(key.length);
 }
 
 // A regular expression would try combinations; these take at most length of the pattern times length of the key.
@@ -64,53 +65,38 @@ function choice(alternatives: readonly Part[]): Part {
   return (key, starts) => new Set(alternatives.flatMap((each) => [...each(key, starts)]));
 }
 
+/** A character taken literally, the content of brackets, or any other character. */
+const TOKEN = /\\([^])|\[([^][^\]]*)\]|[^]/gu;
+
 function parseGlob(pattern: string): Part {
-  const chars = Array.from(pattern);
   /** The alternatives so far within each open brace; the first is the whole pattern. */
   const open: Part[][][] = [[[]]];
   const add = (part: Part): unknown => open.at(-1)?.at(-1)?.push(part);
-  for (let i = 0; i < chars.length; i += 1) {
-    const char = chars[i] ?? '';
-    if (char === '*') add(anyText);
-    else if (char === '?') add(character(() => true));
-    else if (char === '[') {
-      const end = chars.indexOf(']', i + 2);
-      if (end === -1) throw new Error(`no ] for the [ in ${pattern}`);
-      add(character(parseCharacters(chars.slice(i + 1, end), pattern)));
-      i = end;
-    } else if (char === '{') {
+  for (const [token, escaped, set] of pattern.matchAll(TOKEN)) {
+    if (set !== undefined) add(character(parseCharacters(set, pattern)));
+    else if (token === '*') add(anyText);
+    else if (token === '?') add(character(() => true));
+    else if (token === '[') throw new Error(`no ] for the [ in ${pattern}`);
+    else if (token === '\\') throw new Error(`nothing after the \\ in ${pattern}`);
+    else if (token === '{') {
       if (open.length > MAX_DEPTH) throw new Error(`braces are nested more than ${MAX_DEPTH} deep`);
       open.push([[]]);
-    } else if (char === '}') {
+    } else if (token === '}') {
       if (open.length === 1) throw new Error(`no { for the } in ${pattern}`);
       add(choice((open.pop() ?? []).map(sequence)));
-    } else if (char === ',' && open.length > 1) {
-      open.at(-1)?.push([]);
-    } else {
-      if (char === '\\') i += 1;
-      const literal = chars[i];
-      if (literal === undefined) throw new Error(`nothing after the \\ in ${pattern}`);
-      add(character((each) => each === literal));
-    }
+    } else if (token === ',' && open.length > 1) open.at(-1)?.push([]);
+    else add(character((char) => char === (escaped ?? token)));
   }
   if (open.length > 1) throw new Error(`no } for the { in ${pattern}`);
   return sequence(open[0]?.[0] ?? []);
 }
 
 /** The content of `[` and `]`: characters or one range; a leading `!` negates it. */
-function parseCharacters(set: readonly string[], pattern: string): (char: string) => boolean {
-  const isNegated = set[0] === '!';
-  const members = isNegated ? set.slice(1) : set;
-  if (members.length === 0) throw new Error(`nothing between [ and ] in ${pattern}`);
-  const [low = '', dash, high = ''] = members;
-  if (members.length !== 3 || dash !== '-') {
-    return (char) => members.includes(char) !== isNegated;
-  }
-  const [from, to] = [codePoint(low), codePoint(high)];
-  if (from > to) throw new Error(`${members.join('')} is not a range in ${pattern}`);
-  return (char) => (codePoint(char) >= from && codePoint(char) <= to) !== isNegated;
-}
-
-function codePoint(char: string): number {
-  return char.codePointAt(0) ?? 0;
+function parseCharacters(set: string, pattern: string): (char: string) => boolean {
+  const [, not, members = '', low, high = ''] = /^(!?)(([^])-([^])|[^]*)$/u.exec(set) ?? [];
+  if (members === '') throw new Error(`nothing between [ and ] in ${pattern}`);
+  const isNegated = not === '!';
+  if (low === undefined) return (char) => members.includes(char) !== isNegated;
+  if (low > high) throw new Error(`${members} is not a range in ${pattern}`);
+  return (char) => (char >= low && char <= high) !== isNegated;
 }

@@ -38,28 +38,23 @@ export function whole(value: unknown): number {
   return typeof value === 'number' && (value | 0) === value ? value : 0;
 }
 
-/** True, false, or undefined when it is neither. */
-export function flag(value: unknown): boolean | undefined {
-  return typeof value === 'boolean' ? value : undefined;
-}
-
 export interface ObjectName {
   /** Empty for objects without namespace, such as nodes. */
   readonly namespace: string;
   readonly name: string;
 }
 
-/** The key of an object: `namespace/name`, or the name of a node. */
-export function keyOf({ namespace, name }: ObjectName): string {
-  return namespace === '' ? name : servicePath(namespace, name);
+export function nameOf(raw: Json): ObjectName {
+  const metadata = object(raw['metadata']);
+  return { namespace: text(metadata['namespace']), name: text(metadata['name']) };
 }
 
-/** The names of an object. Throws KPNG_OP_INVALID when it lacks one. */
-export function nameOf(kind: string, raw: Json): ObjectName {
-  const metadata = object(raw['metadata']);
-  const name = text(metadata['name']);
-  const namespace = text(metadata['namespace']);
-  if (name !== '' && (namespace === '') === (kind === 'Node')) return { namespace, name };
+/** The key of an object: `namespace/name`, or the name of a node. Throws KPNG_OP_INVALID when it lacks one. */
+export function keyOf(kind: string, raw: Json): string {
+  const { namespace, name } = nameOf(raw);
+  if (name !== '' && (namespace === '') === (kind === 'Node')) {
+    return namespace === '' ? name : servicePath(namespace, name);
+  }
   throw new KpngError(
     'KPNG_OP_INVALID',
     `${kind} ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}: ` +

@@ -1,4 +1,4 @@
-/** The messages for Kubernetes objects. */
+/** The watched resources, and the messages for their objects. */
 import ipaddr from 'ipaddr.js';
 import type {
   EndpointConditions,
@@ -14,27 +14,32 @@ import {
   type Service,
   type ServiceIPs,
 } from '../api/generated/localv1/api.ts';
-import type { EndpointSource } from '../store/global-transaction.ts';
+import { servicePath } from '../api/paths.ts';
+import type {
+  EndpointSource,
+  GlobalSet,
+  GlobalStore,
+  GlobalTransaction,
+} from '../store/global-store.ts';
 import { ipSetOf, sortedUnique } from '../store/ip-set.ts';
-import { type Matcher, pick } from './globs.ts';
-import {
-  type Json,
-  type ObjectName,
-  flag,
-  isObject,
-  list,
-  object,
-  text,
-  texts,
-  whole,
-} from './json.ts';
-import type { Resource } from './resource.ts';
+import type { KubeOrphans } from './events.ts';
+import { compileGlobs, pick } from './globs.ts';
+import { type Json, isObject, list, nameOf, object, text, texts, whole } from './json.ts';
+import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
-/** Which labels and annotations of an object are passed on; undefined: none. */
-export interface Forwarded {
-  readonly labels: Matcher | undefined;
-  readonly annotations: Matcher | undefined;
+/** The labels and annotations of an object that are passed on, by patterns for their keys. */
+export function forwarding(labels: readonly string[], annotations: readonly string[]) {
+  const matchers = { labels: compileGlobs(labels), annotations: compileGlobs(annotations) };
+  return (raw: Json) => {
+    const metadata = object(raw['metadata']);
+    return {
+      labels: pick(object(metadata['labels']), matchers.labels),
+      annotations: pick(object(metadata['annotations']), matchers.annotations),
+    };
+  };
 }
+
+type Forward = ReturnType<typeof forwarding>;
 
 /** Kubernetes' default, three hours. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
@@ -44,23 +49,16 @@ const DEFAULT_AFFINITY_SECONDS = 10_800;
  * default (kpng crashes), and load-balancer addresses with ipMode `Proxy` are left out, as in kube-proxy, because
  * that traffic has to pass the load balancer.
  */
-export function mapService(
-  { namespace, name }: ObjectName,
-  raw: Json,
-  { labels, annotations }: Forwarded,
-): Service {
-  const metadata = object(raw['metadata']);
+export function mapService(raw: Json, forward: Forward): Service {
   const spec = object(raw['spec']);
   return {
-    namespace,
-    name,
+    ...nameOf(raw),
     type: text(spec['type']),
     ips: serviceIPs(spec, object(raw['status'])),
     mapIP: false,
     ports: list(spec['ports']).map((port) => portMapping(object(port))),
     externalTrafficToLocal: spec['externalTrafficPolicy'] === 'Local',
-    labels: pick(object(metadata['labels']), labels),
-    annotations: pick(object(metadata['annotations']), annotations),
+    ...forward(raw),
     ipFilters: ipFilters(spec),
     sessionAffinity: sessionAffinity(spec),
     internalTrafficToLocal: spec['internalTrafficPolicy'] === 'Local',
@@ -128,7 +126,8 @@ const SERVICE_NAME = 'kubernetes.io/service-name';
  * ready, hints for nodes are kept beside those for zones, and a port without a number (which means
  * every port) is left out instead of ending the program.
  */
-export function mapSlice({ namespace, name }: ObjectName, raw: Json): EndpointSource {
+export function mapSlice(raw: Json): EndpointSource {
+  const { namespace, name } = nameOf(raw);
   const labels = object(object(raw['metadata'])['labels']);
   const serviceName = text(labels[SERVICE_NAME]);
   if (serviceName === '') return { namespace, name, serviceName: '', endpoints: [] };
@@ -167,12 +166,9 @@ function portNames(raw: Json): PortName[] {
 const READY: EndpointConditions = { ready: true, serving: false, terminating: false };
 
 /** As in the API: unknown readiness means ready; then conditions are absent. */
-function conditionsOf(conditions: Json): EndpointConditions | undefined {
-  const ready = flag(conditions['ready']);
-  if (ready === undefined) return undefined;
-  if (ready) return READY;
-  const serving = flag(conditions['serving']) ?? false;
-  return { ready, serving, terminating: flag(conditions['terminating']) ?? false };
+function conditionsOf({ ready, serving, terminating }: Json): EndpointConditions | undefined {
+  if (typeof ready !== 'boolean') return undefined;
+  return ready ? READY : { ready, serving: serving === true, terminating: terminating === true };
 }
 
 function hintsOf(hints: unknown): TopologyHints | undefined {
@@ -184,16 +180,11 @@ function hintsOf(hints: unknown): TopologyHints | undefined {
 
 const ZONE = 'topology.kubernetes.io/zone';
 
-export function mapNode({ name }: ObjectName, raw: Json, { labels, annotations }: Forwarded): Node {
-  const metadata = object(raw['metadata']);
-  const allLabels = object(metadata['labels']);
-  return {
-    name,
-    labels: pick(allLabels, labels),
-    annotations: pick(object(metadata['annotations']), annotations),
-    // The zone counts even if its label is not passed on.
-    topology: { node: name, zone: text(allLabels[ZONE]) },
-  };
+export function mapNode(raw: Json, forward: Forward): Node {
+  const { name } = nameOf(raw);
+  // The zone counts even if its label is not passed on.
+  const zone = text(object(object(raw['metadata'])['labels'])[ZONE]);
+  return { name, ...forward(raw), topology: { node: name, zone } };
 }
 
 /** The taint that the cluster autoscaler sets before it removes a node. */
@@ -216,18 +207,85 @@ export function ownNode(name: string): Resource<OwnNode> {
     kind: 'Node',
     path: '/api/v1/nodes',
     fieldSelector: `metadata.name=${name}`,
-    decode: (_, raw) => ({ ineligible: ineligibleBy(raw), podNetworks: podNetworksOf(raw) }),
+    decode(raw) {
+      const { podCIDRs, taints } = object(raw['spec']);
+      // By kube-proxy's rule.
+      const isDeleted = text(object(raw['metadata'])['deletionTimestamp']) !== '';
+      const isTainted = list(taints).some((taint) => object(taint)['key'] === TO_BE_DELETED);
+      return {
+        ineligible: isDeleted ? 'deleted' : isTainted ? 'tainted' : undefined,
+        podNetworks: texts(podCIDRs).filter((each) => ipaddr.isValidCIDR(each)),
+      };
+    },
   };
 }
 
-function podNetworksOf(raw: Json): string[] {
-  const texts = list(object(raw['spec'])['podCIDRs']).map(text);
-  return texts.filter((each) => ipaddr.isValidCIDR(each));
+/** Applies the objects of one resource to the global state. */
+export interface Feed<T> extends Resource<T> {
+  readonly set: GlobalSet;
+  /** Undefined: the object is gone. */
+  change(transaction: GlobalTransaction, key: string, value: T | undefined): void;
 }
 
-/** By kube-proxy's rule: deleted, or tainted by the autoscaler. */
-function ineligibleBy(raw: Json): Ineligible {
-  if (text(object(raw['metadata'])['deletionTimestamp']) !== '') return 'deleted';
-  const taints = list(object(raw['spec'])['taints']).map(object);
-  return taints.some(({ key }) => key === TO_BE_DELETED) ? 'tainted' : undefined;
+export function serviceFeed(selection: Selection): Feed<Service> {
+  const forward = forwarding(selection.serviceLabels, selection.serviceAnnotations);
+  return {
+    set: 'services',
+    name: 'services',
+    kind: 'Service',
+    path: '/api/v1/services',
+    labelSelector: serviceSelector(selection.proxyName),
+    decode: (raw) => mapService(raw, forward),
+    change: (transaction, key, service) => transaction.setService(key, service),
+  };
+}
+
+export function sliceFeed(): Feed<EndpointSource> {
+  /** The slices with endpoints, without them. */
+  const known = new Map<string, EndpointSource>();
+  return {
+    set: 'endpoints',
+    name: 'endpointslices',
+    kind: 'EndpointSlice',
+    path: '/apis/discovery.k8s.io/v1/endpointslices',
+    decode: mapSlice,
+    change(transaction, key, source) {
+      const before = known.get(key);
+      if (before !== undefined && before.serviceName !== source?.serviceName) {
+        transaction.setSource(before);
+      }
+      if (source !== undefined) transaction.setSource(source);
+      if (source === undefined || source.endpoints.length === 0) known.delete(key);
+      else known.set(key, { ...source, endpoints: NONE });
+    },
+  };
+}
+
+const NONE: EndpointSource['endpoints'] = [];
+
+/** For nodes, only metadata is requested: the rest is large and changes constantly. */
+export function nodeFeed(selection: Selection): Feed<Node> {
+  const forward = forwarding(selection.nodeLabels, selection.nodeAnnotations);
+  return {
+    set: 'nodes',
+    name: 'nodes',
+    kind: 'Node',
+    path: '/api/v1/nodes',
+    metadataOnly: true,
+    decode: (raw) => mapNode(raw, forward),
+    change: (transaction, name, node) => transaction.setNode(name, node),
+  };
+}
+
+/** The EndpointSlices with endpoints whose service is missing. Reads the whole store. */
+export function orphansIn({ services }: GlobalStore): KubeOrphans {
+  let count = 0;
+  let example: KubeOrphans['example'];
+  for (const [key, { service, endpoints }] of services.current) {
+    const [first] = endpoints;
+    if (service !== undefined || first === undefined) continue;
+    count += new Set(endpoints.map(({ sourceName }) => sourceName)).size;
+    example ??= { slice: servicePath(first.namespace, first.sourceName), service: key };
+  }
+  return { count, example };
 }

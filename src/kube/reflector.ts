@@ -1,7 +1,7 @@
 import { KpngError } from '../errors.ts';
 import { opInvalid } from '../store/events.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
-import { pause } from '../util/clock.ts';
+import { type Clock, pause, type Timer } from '../util/clock.ts';
 import type { KubeApi } from './api.ts';
 import {
   kubeFailed,
@@ -12,28 +12,89 @@ import {
   kubeWatching,
 } from './events.ts';
 import { type Cause, KubeFailure } from './failure.ts';
-import { type Json, type ObjectName, isOlder, keyOf, nameOf, versionOf } from './json.ts';
-import { listAll, tooLarge } from './list.ts';
-import type { Outage } from './outage.ts';
-import type { Resource, ResourceName } from './resource.ts';
-import { type Batch, type ObjectEvent, triggerTimes, watchFrom } from './watch.ts';
+import { type Json, isOlder, keyOf, versionOf } from './json.ts';
+import type { Resource } from './resource.ts';
+import {
+  type Batch,
+  listAll,
+  type ObjectEvent,
+  tooLarge,
+  triggerTimes,
+  watchFrom,
+} from './list-watch.ts';
 
-/** The destination of the objects. Events report the rest. */
-export interface ReflectorTarget<T> {
-  /** Changes that belong together; undefined: the object was deleted. `complete`: they complete the state. */
-  apply(changes: ReadonlyMap<string, T | undefined>, complete: boolean): void;
-  watching?(): void;
-  /** Retried after `retryInMs`. */
-  failed?(failure: KubeFailure, retryInMs: number): void;
+/**
+ * Spaces out attempts to reach a server while it is unreachable: all requests to it wait, and one at a time tries,
+ * with growing delays. The first success releases the others.
+ */
+export class Outage {
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  readonly #waiting: (() => void)[] = [];
+  /** Up: no one waits. Waiting: until the timer. Probing: one is trying. */
+  #state: 'up' | 'waiting' | 'probing' = 'up';
+  #timer: Timer | undefined;
+  #retryAt = 0;
+
+  constructor(clock: Clock, policy: BackoffPolicy, random: () => number) {
+    this.#clock = clock;
+    this.#backoff = new Backoff(policy, random);
+  }
+
+  /** Resolves when the caller may try. The caller has to report the result. */
+  async turn(signal: AbortSignal): Promise<void> {
+    if (this.#state === 'up' || signal.aborted) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const go = (): void => resolve();
+    this.#waiting.push(go);
+    signal.addEventListener('abort', go);
+    this.#allowOneAttempt();
+    await promise;
+    signal.removeEventListener('abort', go);
+  }
+
+  answered(): void {
+    if (this.#state === 'up') return;
+    this.#state = 'up';
+    this.#timer?.cancel();
+    this.#backoff.reset();
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** The server could not be reached. Returns the delay until the next attempt in milliseconds. */
+  failed(): number {
+    const now = this.#clock.now();
+    // Requests already in flight when it went down add no information.
+    if (this.#state === 'waiting') return Math.max(0, this.#retryAt - now);
+    const wait = this.#backoff.next();
+    this.#state = 'waiting';
+    this.#retryAt = now + wait;
+    this.#timer = this.#clock.setTimer(wait, () => {
+      this.#timer = undefined;
+      this.#allowOneAttempt();
+    });
+    return wait;
+  }
+
+  #allowOneAttempt(): void {
+    if (this.#state !== 'waiting' || this.#timer !== undefined) return;
+    const go = this.#waiting.shift();
+    if (go === undefined) return;
+    this.#state = 'probing';
+    go();
+  }
 }
 
 export interface ReflectorOptions<T> {
   readonly resource: Resource<T>;
   readonly api: KubeApi;
-  readonly target: ReflectorTarget<T>;
   readonly outage: Outage;
   readonly backoff: BackoffPolicy;
   readonly random: () => number;
+  /** Takes changes that belong together; undefined: the object was deleted. `complete`: they complete the state. */
+  readonly apply: (changes: ReadonlyMap<string, T | undefined>, complete: boolean) => void;
+  /** Called when the resource is being watched, and with the failure when it is not. */
+  readonly report?: (failure?: KubeFailure, retryInMs?: number) => void;
 }
 
 /** After these there is no version to continue from. */
@@ -46,9 +107,8 @@ const RELIST: ReadonlySet<Cause> = new Set(['gone', 'malformed', 'too-large']);
 export class Reflector<T> {
   readonly #options: ReflectorOptions<T>;
   readonly #backoff: Backoff;
-  /** Undefined: list. */
-  #version: string | undefined;
-  #why: 'start' | Cause = 'start';
+  /** Why to list; undefined: watch from the known state. */
+  #why: 'start' | Cause | undefined = 'start';
   /** Since the last watch was opened. */
   #hasFailed = false;
   /** Milliseconds since the epoch, to compare with other programs' timestamps. */
@@ -56,7 +116,7 @@ export class Reflector<T> {
   /** The version of each known object. */
   #versions = new Map<string, string>();
   /** The version of the known state. */
-  #newest = '';
+  #version = '';
 
   constructor(options: ReflectorOptions<T>) {
     this.#options = options;
@@ -65,77 +125,69 @@ export class Reflector<T> {
 
   /** Resolves when the signal aborts. Rejects only because of a bug. */
   async run(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      let failure: KubeFailure | undefined;
+    for (;;) {
+      await this.#options.outage.turn(signal);
+      if (signal.aborted) return;
       try {
-        await this.#options.outage.turn(signal);
-        if (signal.aborted) return;
-        if (this.#version === undefined) await this.#list(signal);
-        else failure = await this.#watch(this.#version, signal);
+        if (this.#why === undefined) await this.#watch(signal);
+        else await this.#list(this.#why, signal);
       } catch (error) {
         if (signal.aborted) return;
         if (!(error instanceof KubeFailure)) throw error;
-        failure = error;
+        await this.#recover(error, signal);
       }
-      if (failure !== undefined) await this.#recover(failure, signal);
     }
   }
 
-  async #list(signal: AbortSignal): Promise<void> {
-    const { resource, target, api } = this.#options;
+  async #list(why: 'start' | Cause, signal: AbortSignal): Promise<void> {
+    const { resource, apply, api } = this.#options;
     const startedAt = api.clock.now();
     const seen = new Map<string, string>();
     const changes = new Map<string, T | undefined>();
-    const listed = await listAll(resource, api, signal, (raw, listVersion) => {
-      const name = this.#nameOf(raw);
-      if (name === undefined) return;
-      const key = keyOf(name);
+    const { version, ...listed } = await listAll(resource, api, signal, (raw, listVersion) => {
+      const key = this.#keyOf(raw);
+      if (key === undefined) return;
       const version = versionOf(raw) ?? '';
       seen.set(key, version);
       // A list mostly repeats the known state, which need not be decoded and compared. But after the server is
       // restored from a backup, equal versions no longer mean equal objects.
       const isKnown = version !== '' && this.#versions.get(key) === version;
-      if (isKnown && !isOlder(listVersion, this.#newest)) return;
-      changes.set(key, resource.decode(name, raw));
+      if (!isKnown || isOlder(listVersion, this.#version)) changes.set(key, resource.decode(raw));
     });
     for (const key of this.#versions.keys()) if (!seen.has(key)) changes.set(key, undefined);
     this.#versions = seen;
-    target.apply(changes, true);
-    this.#reached(listed.version);
-    const { objects, pages } = listed;
+    apply(changes, true);
+    this.#version = version;
+    this.#why = undefined;
     const durationMs = api.clock.now() - startedAt;
-    kubeListed.publish({ ...this.#names(), objects, pages, durationMs, why: this.#why });
+    kubeListed.publish({ server: api.server, resource: resource.name, ...listed, durationMs, why });
   }
 
-  /** Resolves with the failure to back off from if the watch ended too soon. */
-  async #watch(version: string, signal: AbortSignal): Promise<KubeFailure | undefined> {
-    const { resource, target, random, api } = this.#options;
+  async #watch(signal: AbortSignal): Promise<void> {
+    const { resource, random, api, report } = this.#options;
     let openedAt = Number.POSITIVE_INFINITY;
     const isStable = (): boolean => api.clock.now() - openedAt >= api.limits.stableMs;
+    const onOpen = (): void => {
+      openedAt = api.clock.now();
+      const recovered = this.#hasFailed;
+      this.#hasFailed = false;
+      kubeWatching.publish({ server: api.server, resource: resource.name, recovered });
+      report?.();
+    };
+    const onBatch = (batch: Batch): void => this.#apply(batch);
     try {
-      await watchFrom(resource, api, {
-        signal,
-        random,
-        version,
-        onOpen: () => {
-          openedAt = api.clock.now();
-          kubeWatching.publish({ ...this.#names(), recovered: this.#hasFailed });
-          this.#hasFailed = false;
-          target.watching?.();
-        },
-        onBatch: (batch) => this.#apply(batch),
-      });
+      const version = this.#version;
+      await watchFrom(resource, api, { signal, random, version, onOpen, onBatch });
     } finally {
       if (isStable()) this.#backoff.reset();
     }
     // Watches that always end at once would loop without delay.
-    if (isStable()) return undefined;
-    return new KubeFailure('short', `watch ${resource.name}: the server ended it early`);
+    if (isStable()) return;
+    throw new KubeFailure('short', `watch ${resource.name}: the server ended it early`);
   }
 
   #apply(batch: Batch): void {
-    const { target, resource } = this.#options;
-    const { maxObjects } = this.#options.api.limits;
+    const { apply, resource, api } = this.#options;
     if (kubeReceived.hasSubscribers) {
       kubeReceived.publish({ resource: resource.name, ...countsIn(batch) });
     }
@@ -146,57 +198,46 @@ export class Reflector<T> {
     }
     const changes = new Map<string, T | undefined>();
     for (const { type, raw } of batch.events) {
-      const name = this.#nameOf(raw);
-      if (name === undefined) continue;
-      const key = keyOf(name);
-      changes.set(key, type === 'DELETED' ? undefined : resource.decode(name, raw));
+      const key = this.#keyOf(raw);
+      if (key === undefined) continue;
+      changes.set(key, type === 'DELETED' ? undefined : resource.decode(raw));
       if (type === 'DELETED') this.#versions.delete(key);
       else this.#versions.set(key, versionOf(raw) ?? '');
     }
+    const { maxObjects } = api.limits;
     if (this.#versions.size > maxObjects) {
+      // They are not applied, so a list must not leave them out as known.
+      for (const key of changes.keys()) this.#versions.set(key, '');
       throw tooLarge(`watch ${resource.name}`, `${maxObjects} objects`);
     }
-    if (changes.size > 0) target.apply(changes, false);
-    this.#reached(batch.version);
-  }
-
-  #reached(version: string): void {
-    this.#version = version;
-    this.#newest = version;
+    if (changes.size > 0) apply(changes, false);
+    this.#version = batch.version;
   }
 
   /** Undefined for an invalid object, which is reported and left out. */
-  #nameOf(raw: Json): ObjectName | undefined {
+  #keyOf(raw: Json): string | undefined {
+    const { resource, api } = this.#options;
     try {
-      return nameOf(this.#options.resource.kind, raw);
+      return keyOf(resource.kind, raw);
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
-      opInvalid.publish({ source: this.#options.api.access.sourceName, error });
+      opInvalid.publish({ source: api.sourceName, error });
       return undefined;
     }
   }
 
   async #recover(failure: KubeFailure, signal: AbortSignal): Promise<void> {
-    const { outage, target, api } = this.#options;
-    const relist = RELIST.has(failure.kind);
-    if (relist) {
-      this.#version = undefined;
-      this.#why = failure.kind;
-    }
-    // The outage controls the delay; it lets one reflector try at a time. Otherwise, never sooner than the server requests.
-    const retryInMs = failure.isOutage
-      ? outage.failed()
-      : this.#backoff.next() + (failure.retryAfterMs ?? 0);
-    const { kind, isRoutine: routine } = failure;
+    const { outage, api, resource, report } = this.#options;
+    const { kind, isOutage, isRoutine: routine, retryAfterMs = 0 } = failure;
+    const relist = RELIST.has(kind);
+    if (relist) this.#why = kind;
     this.#hasFailed = true;
-    kubeFailed.publish({ ...this.#names(), kind, error: failure, routine, relist, retryInMs });
-    target.failed?.(failure, retryInMs);
-    if (!failure.isOutage) await pause(retryInMs, api.clock, signal);
-  }
-
-  #names(): { readonly server: string; readonly resource: ResourceName } {
-    const { api, resource } = this.#options;
-    return { server: api.access.server, resource: resource.name };
+    // The outage controls the delay; it lets one reflector try at a time. Otherwise, never sooner than the server requests.
+    const retryInMs = isOutage ? outage.failed() : this.#backoff.next() + retryAfterMs;
+    const what = { server: api.server, resource: resource.name, kind, error: failure };
+    kubeFailed.publish({ ...what, routine, relist, retryInMs });
+    report?.(failure, retryInMs);
+    if (!isOutage) await pause(retryInMs, api.clock, signal);
   }
 }
 

@@ -1,6 +1,5 @@
 import { KpngError } from '../errors.ts';
-import type { ApiRequest } from './api.ts';
-import type { Json, ObjectName } from './json.ts';
+import type { Json } from './json.ts';
 
 /** `node`: this node, for which more fields are kept. */
 export type ResourceName = 'services' | 'endpointslices' | 'nodes' | 'node';
@@ -16,28 +15,7 @@ export interface Resource<T> {
   readonly fieldSelector?: string;
   /** Whether metadata is sufficient. Default: no. */
   readonly metadataOnly?: boolean;
-  decode(name: ObjectName, raw: Json): T;
-}
-
-const JSON_TYPE = 'application/json';
-
-/** A request about a resource. A server that does not support metadata only sends whole objects. */
-export function requestFor(
-  { name, path, labelSelector, fieldSelector, metadataOnly = false }: Resource<unknown>,
-  verb: 'list' | 'watch',
-  query: ApiRequest['query'],
-): ApiRequest {
-  const kind = verb === 'list' ? 'PartialObjectMetadataList' : 'PartialObjectMetadata';
-  return {
-    what: `${verb} ${name}`,
-    path,
-    query: {
-      ...query,
-      ...(labelSelector !== undefined && { labelSelector }),
-      ...(fieldSelector !== undefined && { fieldSelector }),
-    },
-    accept: metadataOnly ? `${JSON_TYPE};as=${kind};g=meta.k8s.io;v=v1,${JSON_TYPE}` : JSON_TYPE,
-  };
+  decode(raw: Json): T;
 }
 
 /** The watched resources, and the labels and annotations to keep. Patterns are those of `compileGlobs`. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { KubeApi } from './api.ts';
-import { readBody } from './body.ts';
+import { parseJson, readBody } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { object, list, text, type Json } from './json.ts';
 
@@ -31,8 +31,8 @@ export const REVIEW_LIMITS = {
 export class Reviews {
   readonly #api: Pick<KubeApi, 'get' | 'clock'>;
   /** By a hash of token and path, oldest first: no token is kept. */
-  readonly #known = new Map<string, { readonly verdict: ReviewResult; readonly until: number }>();
-  readonly #pending = new Map<string, Promise<ReviewResult>>();
+  readonly #known = new Map<string, { readonly verdict: Promise<ReviewResult>; until: number }>();
+  #pending = 0;
 
   /** `api`: its account needs the role system:auth-delegator. */
   constructor(api: Pick<KubeApi, 'get' | 'clock'>) {
@@ -40,29 +40,28 @@ export class Reviews {
   }
 
   async review(token: string, path: string): Promise<ReviewResult> {
-    if (token.length > REVIEW_LIMITS.maxTokenChars) return 'unauthenticated';
+    const { maxTokenChars, maxPending, maxRemembered, rememberMs } = REVIEW_LIMITS;
+    if (token.length > maxTokenChars) return 'unauthenticated';
     const key = createHash('sha256').update(`${token}\n${path}`).digest('base64');
     const known = this.#known.get(key);
     if (known !== undefined && known.until > this.#api.clock.now()) return known.verdict;
-    let pending = this.#pending.get(key);
-    if (pending === undefined) {
-      if (this.#pending.size >= REVIEW_LIMITS.maxPending) {
-        throw new KubeFailure('throttled', 'too many clients want to be authenticated at once');
-      }
-      pending = this.#request(token, path).finally(() => this.#pending.delete(key));
-      this.#pending.set(key, pending);
+    if (this.#pending >= maxPending) {
+      throw new KubeFailure('throttled', 'too many clients want to be authenticated at once');
     }
-    const verdict = await pending;
-    this.#remember(key, verdict);
-    return verdict;
-  }
-
-  #remember(key: string, verdict: ReviewResult): void {
+    this.#pending += 1;
+    const review = { verdict: this.#request(token, path), until: Infinity };
     this.#known.delete(key);
-    this.#known.set(key, { verdict, until: this.#api.clock.now() + REVIEW_LIMITS.rememberMs });
-    const [oldest] = this.#known.keys();
-    if (this.#known.size > REVIEW_LIMITS.maxRemembered && oldest !== undefined) {
-      this.#known.delete(oldest);
+    this.#known.set(key, review);
+    const [oldest = ''] = this.#known.keys();
+    if (this.#known.size > maxRemembered) this.#known.delete(oldest);
+    try {
+      return await review.verdict;
+    } catch (error) {
+      this.#known.delete(key);
+      throw error;
+    } finally {
+      this.#pending -= 1;
+      review.until = this.#api.clock.now() + rememberMs;
     }
   }
 
@@ -92,17 +91,9 @@ export class Reviews {
       body: { apiVersion: `${group}/v1`, kind, spec },
     };
     const answer = await this.#api.get(request, signal);
-    const { maxResponseBytes, responseTimeoutMs } = REVIEW_LIMITS;
-    const body = await readBody(
-      what,
-      answer,
-      { maxBytes: maxResponseBytes, silenceMs: responseTimeoutMs, totalMs: responseTimeoutMs },
-      this.#api.clock,
-    );
-    try {
-      return object(object(JSON.parse(body ?? ''))['status']);
-    } catch (cause) {
-      throw new KubeFailure('malformed', `${what}: the response is not JSON`, { cause });
-    }
+    const { maxResponseBytes: maxBytes, responseTimeoutMs: totalMs } = REVIEW_LIMITS;
+    const limits = { maxBytes, silenceMs: totalMs, totalMs };
+    const body = await readBody(what, answer, limits, this.#api.clock);
+    return object(object(parseJson(body ?? '', `${what}: the response`))['status']);
   }
 }

@@ -2,17 +2,23 @@ import { sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, pause } from '../util/clock.ts';
-import { type Access, ApiAccess } from './access.ts';
 import { KubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
 import { kubeNode, kubeOrphans, kubeStarted } from './events.ts';
 import type { KubeFailure } from './failure.ts';
-import { type Feed, nodeFeed, orphansIn, serviceFeed, sliceFeed } from './feeds.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from './limits.ts';
-import { type OwnNode, ownNode } from './map.ts';
-import { Outage } from './outage.ts';
-import { Reflector, type ReflectorTarget } from './reflector.ts';
-import { type Resource, type ResourceName, type Selection, serviceSelector } from './resource.ts';
+import {
+  type Feed,
+  nodeFeed,
+  orphansIn,
+  type OwnNode,
+  ownNode,
+  serviceFeed,
+  sliceFeed,
+} from './map.ts';
+import { Outage, Reflector, type ReflectorOptions } from './reflector.ts';
+import type { Identity } from './refusal.ts';
+import { type ResourceName, type Selection, serviceSelector } from './resource.ts';
 
 export interface KubeSourceOptions {
   readonly config: ConfigOptions;
@@ -30,16 +36,6 @@ export interface KubeSourceOptions {
   readonly random?: (() => number) | undefined;
 }
 
-/** The status of the connection to the API server. */
-export interface KubeSnapshot {
-  /** The source name in its events. */
-  readonly source: string;
-  /** The failure of each resource that is not being watched. */
-  readonly failures: ReadonlyMap<ResourceName, KubeFailure>;
-  /** Resources that are being watched. */
-  readonly watching: readonly ResourceName[];
-}
-
 /** Slices usually come and go with their services; only those that stay without one are reported. Milliseconds. */
 const ORPHANS_SETTLE_MS = 10_000;
 
@@ -51,148 +47,128 @@ const ORPHANS_SETTLE_MS = 10_000;
  */
 export class KubeSource implements GlobalSource {
   readonly #options: KubeSourceOptions;
-  readonly #access: ApiAccess;
-  readonly #random: () => number;
-  readonly #failures = new Map<ResourceName, KubeFailure>();
+  readonly #api: KubeApi;
   readonly #watching = new Set<ResourceName>();
-  #state: 'new' | 'connected' | 'lost' = 'new';
+  #isConnected = false;
+  #ownNode: OwnNode = { ineligible: undefined, podNetworks: [] };
   #reportedUser: string | undefined;
   #reportedOrphans = 0;
   #checksOrphans = false;
 
-  private constructor(options: KubeSourceOptions, access: ApiAccess) {
+  private constructor(options: KubeSourceOptions, api: KubeApi) {
     this.#options = options;
-    this.#access = access;
-    this.#random = options.random ?? Math.random;
+    this.#api = api;
   }
 
   /** Reads the configuration; throws KPNG_KUBECONFIG or KPNG_USAGE if it is invalid. */
   static async open(options: KubeSourceOptions): Promise<KubeSource> {
     serviceSelector(options.selection.proxyName);
-    const { config, limits = DEFAULT_KUBE_LIMITS, clock } = options;
-    return new KubeSource(options, await ApiAccess.open({ ...config, limits, clock }));
+    const { config, limits = DEFAULT_KUBE_LIMITS, clock, userAgent } = options;
+    const api = await KubeApi.open({ ...config, limits, clock, userAgent });
+    return new KubeSource(options, api);
   }
 
   /** The source name in its events. */
   get name(): string {
-    return this.#access.sourceName;
-  }
-
-  snapshot(): KubeSnapshot {
-    return { source: this.name, failures: this.#failures, watching: [...this.#watching] };
+    return this.#api.sourceName;
   }
 
   /** Keeps the state up to date until the signal aborts, and the process alive. Runs once. */
   async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    const { backoff = DEFAULT_BACKOFF, selection, userAgent, nodeName = '' } = this.#options;
-    const { limits, clock } = this.#access;
-    const maxMs = Math.max(limits.maxOutageWaitMs, backoff.initialMs);
-    const outage = new Outage(clock, { ...backoff, maxMs }, this.#random);
-    const api = new KubeApi(this.#access, userAgent, (access) => {
+    const { backoff = DEFAULT_BACKOFF, random = Math.random } = this.#options;
+    const { selection, nodeName = '' } = this.#options;
+    const api = this.#api;
+    const maxMs = Math.max(api.limits.maxOutageWaitMs, backoff.initialMs);
+    const outage = new Outage(api.clock, { ...backoff, maxMs }, random);
+    api.onAnswer = (identity) => {
       outage.answered();
-      this.#reportStarted(access);
-    });
-    const follow = <T>(feed: Feed<T>): Promise<void> =>
-      reflect(feed, this.#target(feed, store, signal));
-    const reflect = <T>(resource: Resource<T>, target: ReflectorTarget<T>): Promise<void> =>
-      new Reflector({ resource, api, target, outage, backoff, random: this.#random }).run(signal);
+      this.#reportStarted(identity);
+    };
+    const reflect = <T>(options: Pick<ReflectorOptions<T>, 'resource' | 'apply' | 'report'>) =>
+      new Reflector({ api, outage, backoff, random, ...options }).run(signal);
+    const follow = <T>(resource: Feed<T>): Promise<void> =>
+      reflect({
+        resource,
+        apply: (changes, complete) => {
+          const changed = store.update((transaction) => {
+            for (const [key, value] of changes) resource.change(transaction, key, value);
+            if (complete) transaction.setComplete(resource.set);
+          });
+          if (changed && store.synced) this.#checkOrphans(store, signal);
+        },
+        report: (failure, retryInMs = 0) => {
+          this.#report(resource.name, failure, retryInMs);
+          if (resource.name !== 'nodes' || failure?.kind !== 'forbidden') return;
+          store.update((transaction) => transaction.setComplete('nodes'));
+        },
+      });
     const alive = setInterval(() => {}, MAX_TIMER_MS);
     try {
       await Promise.all([
         follow(serviceFeed(selection)),
         follow(sliceFeed()),
         follow(nodeFeed(selection)),
-        ...(nodeName === '' ? [] : [reflect(ownNode(nodeName), this.#nodeTarget(nodeName))]),
+        // The own node is not part of the state, and losing it is not losing the source.
+        nodeName !== '' &&
+          reflect({
+            resource: ownNode(nodeName),
+            apply: (changes) => this.#nodeChanged(nodeName, changes.get(nodeName)),
+          }),
       ]);
     } finally {
       clearInterval(alive);
-      this.#watching.clear();
-      this.#access.close();
+      api.close();
     }
   }
 
-  #target<T>(feed: Feed<T>, store: GlobalStore, signal: AbortSignal): ReflectorTarget<T> {
-    const resource = feed.name;
-    return {
-      apply: (changes, complete) => {
-        const changed = store.update((transaction) => {
-          for (const [key, value] of changes) feed.change(transaction, key, value);
-          if (complete) transaction.setComplete(feed.set);
-        });
-        if (changed && store.synced) this.#checkOrphans(store, signal);
-      },
-      watching: () => this.#opened(resource),
-      failed: (failure, retryInMs) => {
-        this.#failed(resource, failure, retryInMs);
-        if (resource === 'nodes' && failure.kind === 'forbidden') {
-          store.update((transaction) => transaction.setComplete('nodes'));
-        }
-      },
-    };
+  #nodeChanged(node: string, now: OwnNode | undefined): void {
+    // A missing node keeps its state, as in kube-proxy.
+    if (now === undefined) return;
+    const before = this.#ownNode;
+    this.#ownNode = now;
+    const { ineligible, podNetworks } = now;
+    if (ineligible !== before.ineligible) kubeNode.publish({ node, ineligible });
+    if (podNetworks.join() !== before.podNetworks.join())
+      this.#options.onPodNetworks?.(podNetworks);
   }
 
-  /** The own node is not part of the state, and losing it is not losing the source. */
-  #nodeTarget(node: string): ReflectorTarget<OwnNode> {
-    let reported: OwnNode = { ineligible: undefined, podNetworks: [] };
-    return {
-      apply: (changes) => {
-        const now = changes.get(node);
-        // A missing node keeps its state, as in kube-proxy.
-        if (now === undefined) return;
-        const before = reported;
-        reported = now;
-        const { ineligible, podNetworks } = now;
-        if (ineligible !== before.ineligible) kubeNode.publish({ node, ineligible });
-        if (podNetworks.join() === before.podNetworks.join()) return;
-        this.#options.onPodNetworks?.(podNetworks);
-      },
-    };
-  }
-
-  #reportStarted({ identity }: Access): void {
-    if (this.#reportedUser === identity.user) return;
-    this.#reportedUser = identity.user;
-    const { origin, context, proxy } = this.#access.config;
+  #reportStarted({ user, by }: Identity): void {
+    if (this.#reportedUser === user) return;
+    this.#reportedUser = user;
+    const { origin, context, proxy } = this.#api.config;
     kubeStarted.publish({
-      server: this.#access.server,
+      server: this.#api.server,
       origin,
       context,
-      user: identity.user,
-      by: identity.by,
+      user,
+      by,
       proxy: proxy === undefined ? undefined : (URL.parse(proxy)?.host ?? proxy),
       selector: serviceSelector(this.#options.selection.proxyName),
     });
   }
 
-  #opened(resource: ResourceName): void {
-    this.#failures.delete(resource);
-    this.#watching.add(resource);
-    if (this.#state === 'connected' || this.#watching.size < 3) return;
-    this.#state = 'connected';
-    sourceConnected.publish({ source: this.name });
-  }
-
-  #failed(resource: ResourceName, error: KubeFailure, retryInMs: number): void {
-    this.#failures.set(resource, error);
+  #report(resource: ResourceName, error: KubeFailure | undefined, retryInMs: number): void {
+    if (error === undefined) {
+      this.#watching.add(resource);
+      if (this.#isConnected || this.#watching.size < 3) return;
+      this.#isConnected = true;
+      sourceConnected.publish({ source: this.name });
+      return;
+    }
     this.#watching.delete(resource);
     if (error.isRoutine) return;
-    this.#state = 'lost';
+    this.#isConnected = false;
     sourceDisconnected.publish({ source: this.name, error, retryInMs });
   }
 
   #checkOrphans(store: GlobalStore, signal: AbortSignal): void {
     if (this.#checksOrphans || !kubeOrphans.hasSubscribers) return;
     this.#checksOrphans = true;
-    void pause(ORPHANS_SETTLE_MS, this.#access.clock, signal).then(() =>
-      this.#reportOrphans(store),
-    );
-  }
-
-  #reportOrphans(store: GlobalStore): void {
-    this.#checksOrphans = false;
-    const summary = orphansIn(store);
-    if (summary.count === this.#reportedOrphans) return;
-    this.#reportedOrphans = summary.count;
-    kubeOrphans.publish(summary);
+    void pause(ORPHANS_SETTLE_MS, this.#api.clock, signal).then(() => {
+      this.#checksOrphans = false;
+      const summary = orphansIn(store);
+      if (summary.count !== this.#reportedOrphans) kubeOrphans.publish(summary);
+      this.#reportedOrphans = summary.count;
+    });
   }
 }

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:https';
 import type { Clock } from '../util/clock.ts';
-import { type HttpResponse, type CreateServer, plain } from '../util/http-server.ts';
+import { type HttpResponse, type CreateServer, plain } from '../util/http-connections.ts';
 import { peerText } from '../util/host-port.ts';
 import {
   followTls,
@@ -53,7 +53,7 @@ export function guardPages({ review, metrics, log, clock }: GuardOptions): Guard
   return async (path, authorization) => {
     if (PROBES.some((probe) => path === `/${probe}`)) return undefined;
     const result = await decide(path, authorization);
-    metrics?.record('kpng_userspace_authentications_total', 1, { result });
+    metrics?.record('authentications_total', 1, { result });
     return REFUSALS[result];
   };
 }

@@ -1,4 +1,5 @@
 import type { MetricValueWithName, Registry } from 'prom-client';
+import type { Metric } from './metric-table.ts';
 
 /**
  * Writes metrics in Prometheus' text format, or OpenMetrics, directly from a list of items.
@@ -10,13 +11,18 @@ import type { MetricValueWithName, Registry } from 'prom-client';
 
 export type TextFormat = 'prometheus' | 'openmetrics';
 
-export type Families<Item> = Readonly<Record<string, Family<Item>>>;
-
-export interface Family<Item> {
-  readonly type: 'counter' | 'gauge' | 'histogram';
-  readonly help: string;
-  /** Writes the lines of one item; may write none. */
+/** A metric and what writes the lines of one item, which may be none. */
+export interface Family<Item> extends Pick<Metric, 'type' | 'name' | 'help'> {
   readonly write: (item: Item, out: WriteSample) => void;
+}
+
+/** The metrics of a table with their writers, by the same names. */
+export function familiesOf<Item, Name extends string>(
+  metrics: Readonly<Record<Name, Metric>>,
+  writers: Readonly<Record<NoInfer<Name>, Family<Item>['write']>>,
+): Family<Item>[] {
+  const names = Object.keys(metrics) as Name[];
+  return names.map((name) => Object.assign({ write: writers[name] }, metrics[name]));
 }
 
 /**
@@ -38,7 +44,7 @@ const PIECE = 32 * 1024;
  * is written.
  */
 export function* exposition<Item>(
-  families: Families<Item>,
+  families: readonly Family<Item>[],
   items: readonly Item[],
   labelsOf: (item: Item) => string,
   format: TextFormat = 'prometheus',
@@ -51,7 +57,7 @@ export function* exposition<Item>(
     // An empty piece: a point at which to yield.
     if (index % 1000 === 999) yield '';
   }
-  for (const [name, { type, help, write }] of Object.entries(families)) {
+  for (const { name, type, help, write } of families) {
     const [family, kind] =
       isOpen && type === 'counter' ? openCounter(name, families) : [name, type];
     text += `# HELP ${family} ${help}\n# TYPE ${family} ${kind}\n`;
@@ -79,30 +85,29 @@ export function* exposition<Item>(
 const WHOLE_BOUND = /(?<=le=")\d+(?=")/;
 
 /** The family of a counter has no suffix; where a gauge has that name, the counter keeps its own, untyped. */
-function openCounter(name: string, others: object): [family: string, type: string] {
+function openCounter(name: string, others: readonly { readonly name: string }[]) {
   const family = name.replace(/_total$/, '');
-  return Object.hasOwn(others, family) ? [name, 'unknown'] : [family, 'counter'];
+  const isTaken = others.some((other) => other.name === family);
+  return isTaken ? ([name, 'unknown'] as const) : ([family, 'counter'] as const);
 }
 
 /** The metrics of a registry, as families of a single item. Its own text as OpenMetrics would rename its counters. */
-export async function familiesIn(registry: Registry): Promise<Families<object>> {
-  const metrics = (await registry.getMetricsAsJSON()).map(({ name, help, type, values }) => {
+export async function familiesIn(registry: Registry): Promise<Family<object>[]> {
+  const metrics = await registry.getMetricsAsJSON();
+  return metrics.map(({ name, help, type, values }) => {
     const write: Family<object>['write'] = (_, out) => {
       for (const { metricName = name, labels, value } of values as MetricValueWithName<string>[]) {
         const pairs = Object.entries(labels).map(([key, text]) => label(key, String(text)));
         out(value, pairs.join(), metricName.slice(name.length));
       }
     };
-    return [name, { type: type as unknown as Family<object>['type'], help, write }];
+    return { name, type: type as unknown as Metric['type'], help, write };
   });
-  return Object.fromEntries(metrics) as Families<object>;
 }
 
 /** Prometheus has its own spelling of infinities and NaN. */
 function number(value: number): string {
-  if (Number.isFinite(value)) return String(value);
-  if (Number.isNaN(value)) return 'NaN';
-  return value > 0 ? '+Inf' : '-Inf';
+  return String(value).replace(/^(-?)Infinity$/, (_, sign: string) => `${sign || '+'}Inf`);
 }
 
 /** Renders one label; the value may contain any characters. */

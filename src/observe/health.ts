@@ -10,7 +10,7 @@ import {
   type Verdict,
   verdictOf,
 } from './verdict.ts';
-import type { ServiceSummary } from './service-summary.ts';
+import type { ServiceSummary } from './service-state.ts';
 
 /** The facts about services and portals that affect the health of a proxy. */
 export interface ProxyHealth {

@@ -15,77 +15,59 @@ export interface LineWriterOptions {
 const MAX_WAIT_MS = 50;
 
 /**
- * Writes lines synchronously, so that none is lost when the process ends, but keeps a stuck reader (a pager, a
- * hanging log collector) from stopping the process: after a short wait, lines are dropped until there is room, and
- * then one line reports how many. A line is written completely or not at all.
+ * Returns a function that writes a line, which ends with its line feed, synchronously, so that none is lost when the
+ * process ends, but keeps a stuck reader (a pager, a hanging log collector) from stopping the process: after a short
+ * wait, lines are dropped until there is room, and then one line reports how many. A line is written completely or not at
+ * all.
  */
-export class LineWriter {
-  readonly #options: LineWriterOptions;
+export function lineWriter({ write, pause, lostLine }: LineWriterOptions): (line: string) => void {
   /** The rest of a partly written line. */
-  #rest: Uint8Array | undefined;
-  #stuck = false;
-  #gone = false;
-  #lost = 0;
+  let rest: Uint8Array = new Uint8Array();
+  let isStuck = false;
+  let isGone = false;
+  let lost = 0;
 
-  constructor(options: LineWriterOptions) {
-    this.#options = options;
-  }
-
-  /** Writes one line, which ends with its line feed. */
-  write(line: string): void {
-    if (this.#gone) return;
-    if (this.#rest !== undefined) {
-      this.#rest = this.#put(this.#rest);
-      if (this.#rest !== undefined) {
-        this.#lost += 1;
-        return;
-      }
-    }
-    const notice = this.#lost === 0 ? '' : this.#options.lostLine(this.#lost);
-    const bytes = Buffer.from(notice + line);
-    const left = this.#put(bytes);
-    if (left?.length === bytes.length) {
-      this.#lost += 1;
-      return;
-    }
-    this.#lost = 0;
-    this.#rest = left;
-  }
-
-  /** Writes bytes and returns those that do not fit, or undefined when all of them did. */
-  #put(bytes: Uint8Array): Uint8Array | undefined {
+  /** Writes bytes and returns those that do not fit. */
+  const put = (bytes: Uint8Array): Uint8Array => {
     let left = bytes;
-    let waitMs = this.#stuck ? 0 : MAX_WAIT_MS;
-    while (left.length > 0 && !this.#gone) {
+    let waitMs = isStuck ? 0 : MAX_WAIT_MS;
+    while (left.length > 0 && !isGone) {
       try {
-        left = left.subarray(this.#options.write(left));
+        left = left.subarray(write(left));
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'EAGAIN') {
-          // The reader has closed: the process continues without a log.
-          this.#gone = true;
-        } else if (waitMs === 0) {
-          this.#stuck = true;
-          return left;
-        } else {
-          this.#options.pause(1);
-          waitMs -= 1;
-        }
+        // If the reader has closed, the process continues without a log.
+        isGone = (error as NodeJS.ErrnoException).code !== 'EAGAIN';
+        isStuck = !isGone && waitMs === 0;
+        if (isStuck) return left;
+        if (!isGone) pause(1);
+        waitMs -= 1;
       }
     }
-    this.#stuck = false;
-    return undefined;
-  }
+    isStuck = false;
+    return left;
+  };
+  return (line) => {
+    if (isGone) return;
+    if (rest.length > 0) rest = put(rest);
+    const notice = lost === 0 || rest.length > 0 ? '' : lostLine(lost);
+    const bytes = Buffer.from(notice + line);
+    const left = rest.length > 0 ? bytes : put(bytes);
+    if (left.length === bytes.length) {
+      lost += 1;
+    } else {
+      lost = 0;
+      rest = left;
+    }
+  };
 }
 
-export function standardError(lostLine: (count: number) => string): LineWriter {
+export function standardError(lostLine: (count: number) => string): (line: string) => void {
   // Opening the stream makes a pipe non-blocking; otherwise a full one would stop the process.
   const { fd } = process.stderr;
   const cell = new Int32Array(new SharedArrayBuffer(4));
-  return new LineWriter({
+  return lineWriter({
     write: (bytes) => writeSync(fd, bytes),
-    pause: (ms) => {
-      Atomics.wait(cell, 0, 0, ms);
-    },
+    pause: (ms) => void Atomics.wait(cell, 0, 0, ms),
     lostLine,
   });
 }

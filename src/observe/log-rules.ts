@@ -105,28 +105,22 @@ export function subscribeLog(
   rules: readonly LogRule[],
   clock: Clock = systemClock,
 ): () => void {
-  const limiter = new LogLimiter(clock, (kind, suppressed) =>
-    log.warn('Log lines suppressed', { line: kind, suppressed }),
-  );
-  const subscriptions = new Map<LogRule, Subscriptions>();
+  const limiter = limiterOf(log, clock);
+  let subscriptions = new Subscriptions();
   const update = (verbosity: number): void => {
+    const previous = subscriptions;
+    subscriptions = new Subscriptions();
     for (const rule of rules) {
-      const present = subscriptions.get(rule);
-      if (rule.v > verbosity) {
-        present?.end();
-        subscriptions.delete(rule);
-      } else if (present === undefined) {
-        const added = new Subscriptions();
-        subscriptions.set(rule, added);
-        rule.subscribe(added, log, limiter);
-      }
+      if (rule.v <= verbosity) rule.subscribe(subscriptions, log, limiter);
     }
+    // Only now: a channel must not be without a subscriber in between.
+    previous.end();
   };
   update(log.verbosity);
   const endUpdates = log.onVerbosity(update);
   return () => {
     endUpdates();
-    update(-1);
+    subscriptions.end();
     limiter.close();
   };
 }
@@ -145,50 +139,46 @@ interface Bucket {
 
 /**
  * Keeps one kind of line from flooding the log: a token bucket for each kind. The kinds are the messages of the log
- * table, so there are few. Suppressed lines are always counted: the next line has their number, and if none follows
- * for a while, `report` is called.
+ * table, so there are few. Suppressed lines are always counted: the next line has their number, or a line of their own if
+ * none follows for a while.
  */
-export class LogLimiter {
-  readonly #clock: Clock;
-  readonly #report: (kind: string, suppressed: number) => void;
-  readonly #buckets = new Map<string, Bucket>();
-
-  constructor(clock: Clock, report: (kind: string, suppressed: number) => void) {
-    this.#clock = clock;
-    this.#report = report;
-  }
-
-  /** Undefined: suppress the line. A number: write it, with the number of lines suppressed before. */
-  take(kind: string): number | undefined {
-    const now = this.#clock.now();
-    let bucket = this.#buckets.get(kind);
-    if (bucket === undefined) {
-      bucket = { tokens: BURST, at: now, suppressed: 0, timer: undefined };
-      this.#buckets.set(kind, bucket);
-    }
-    bucket.tokens = Math.min(BURST, bucket.tokens + (now - bucket.at) / 1000);
-    bucket.at = now;
-    if (bucket.tokens < 1) {
-      bucket.suppressed += 1;
-      bucket.timer ??= this.#clock.setTimer(REPORT_AFTER_MS, () => this.#flush(kind, bucket));
-      return undefined;
-    }
-    bucket.tokens -= 1;
-    const { suppressed } = bucket;
-    bucket.suppressed = 0;
-    return suppressed;
-  }
-
-  /** Reports suppressed lines and stops the timers. */
-  close(): void {
-    for (const [kind, bucket] of this.#buckets) this.#flush(kind, bucket);
-  }
-
-  #flush(kind: string, bucket: Bucket): void {
+function limiterOf(log: Log, clock: Clock) {
+  const buckets = new Map<string, Bucket>();
+  const flush = (line: string, bucket: Bucket): void => {
     bucket.timer?.cancel();
     bucket.timer = undefined;
-    if (bucket.suppressed === 0) return;
-    this.#report(kind, bucket.suppressed);
+    const { suppressed } = bucket;
     bucket.suppressed = 0;
-  }
+    if (suppressed > 0) log.warn('Log lines suppressed', { line, suppressed });
+  };
+  return {
+    /** Undefined: suppress the line. A number: write it, with the number of lines suppressed before. */
+    take(kind: string): number | undefined {
+      const now = clock.now();
+      const bucket = buckets.get(kind) ?? {
+        tokens: BURST,
+        at: now,
+        suppressed: 0,
+        timer: undefined,
+      };
+      buckets.set(kind, bucket);
+      bucket.tokens = Math.min(BURST, bucket.tokens + (now - bucket.at) / 1000);
+      bucket.at = now;
+      if (bucket.tokens < 1) {
+        bucket.suppressed += 1;
+        bucket.timer ??= clock.setTimer(REPORT_AFTER_MS, () => flush(kind, bucket));
+        return undefined;
+      }
+      bucket.tokens -= 1;
+      const { suppressed } = bucket;
+      bucket.suppressed = 0;
+      return suppressed;
+    },
+    /** Reports suppressed lines and stops the timers. */
+    close(): void {
+      for (const [kind, bucket] of buckets) flush(kind, bucket);
+    },
+  };
 }
+
+type LogLimiter = ReturnType<typeof limiterOf>;

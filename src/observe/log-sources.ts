@@ -5,7 +5,7 @@ import type { Problems } from '../file/problem.ts';
 import * as kube from '../kube/events.ts';
 import * as server from '../server/events.ts';
 import * as store from '../store/events.ts';
-import { httpLimitReached } from '../util/http-limits.ts';
+import { httpLimitReached } from '../util/http-connections.ts';
 import { certificateOutdated } from '../util/tls-files.ts';
 import { on, type LogRule } from './log-rules.ts';
 import type { LogKeys } from './log.ts';

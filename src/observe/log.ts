@@ -84,13 +84,11 @@ function textOf(log: Readonly<Record<string, unknown>>, messageKey: string): str
 }
 
 function standardErrorOf(format: Format): (line: string) => void {
-  const writer = standardError((lost) => {
-    let notice = '';
-    const log = wrap(pino(SETTINGS, { write: (line) => (notice = format(line)) }), 0);
-    log.warn('Log lines lost: standard error was not read in time', { lost });
-    return notice;
+  return standardError((lost) => {
+    const msg = 'Log lines lost: standard error was not read in time';
+    const notice = { level: 'warn', time: new Date().toISOString(), lost, msg };
+    return format(`${JSON.stringify(notice)}\n`);
   });
-  return (line) => writer.write(line);
 }
 
 function wrap(logger: Logger, initial: number): AdjustableLog {

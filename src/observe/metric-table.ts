@@ -1,149 +1,122 @@
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import type { Subscriptions, TypedChannel } from '../util/channel.ts';
-
-type Labels = Readonly<Record<string, string>>;
-
-export type Sample = readonly [value: number, labels?: Labels];
-
-export interface MetricSource {
-  readonly labels: readonly string[];
-  /** Events: each adds to a counter, sets a gauge, or is observed by a histogram. */
-  readonly subscribe?: (subscriptions: Subscriptions, take: (sample: Sample) => void) => void;
-  /** A snapshot for each scrape of a gauge, in which equal labels add up. */
-  readonly read?: () => Iterable<Sample> | Promise<Iterable<Sample>>;
-}
-
-/** One row of a table of metrics, by name. */
+/** A metric as Prometheus describes it. */
 export interface Metric {
   readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly name: string;
+  readonly labels: readonly string[];
   readonly help: string;
-  readonly sources: readonly MetricSource[];
-  /** Upper bounds of a histogram, in the unit of the metric. */
-  readonly buckets?: number[];
-  /** Whether events add to a gauge. */
-  readonly adds?: boolean;
 }
 
-export type MetricTable = Readonly<Record<string, Metric>>;
+type NamesIn<Text, Found = never> = Text extends `${string} ${infer Name}: ${string}\n${infer Rest}`
+  ? NamesIn<Rest, Found | Short<Name>>
+  : Found;
+type Short<Name> = Name extends `${infer Plain}{${string}`
+  ? Short<Plain>
+  : Name extends `kpng_userspace_${infer Rest}`
+    ? Rest
+    : Name;
 
-function row(type: Metric['type'], more: Pick<Metric, 'buckets' | 'adds'> = {}) {
-  return (help: string, ...sources: MetricSource[]): Metric => ({ type, help, sources, ...more });
-}
+const ROW = /^(\w+) (\w+)(?:\{(.*)\})?: (.*)$/gm;
 
-export const counter = row('counter');
-export const gauge = row('gauge');
-/** A gauge that events raise and lower. */
-export const level = row('gauge', { adds: true });
-export const histogram = (buckets: number[]) => row('histogram', { buckets });
-
-/** A field of an event that is a label of the same name, `field:label` for another one; `error` and `problem` give their
- * `code`. */
-type LabelField<Event> = (keyof Event & string) | `${keyof Event & string}:${string}`;
-
-/** A value for each event, or none. */
-export function on<Event extends object>(
-  channel: TypedChannel<Event>,
-  value: number | ((event: Event) => number | undefined | void) = 1,
-  ...fields: LabelField<Event>[]
-): MetricSource {
-  const pairs = fields
-    .map((field) => field.split(':'))
-    .map(([name = '', label = name]) => {
-      return [name as keyof Event, HAVE_CODE.has(label) ? 'code' : label] as const;
-    });
-  const textOf = (found: unknown): string => String((found as { code?: string }).code ?? found);
-  return each(
-    channel,
-    pairs.map(([, label]) => label),
-    (event) => {
-      const found = typeof value === 'number' ? value : value(event);
-      if (typeof found !== 'number') return [];
-      return [
-        [found, Object.fromEntries(pairs.map(([name, label]) => [label, textOf(event[name])]))],
-      ];
-    },
-  );
-}
-
-const HAVE_CODE: ReadonlySet<string> = new Set(['error', 'problem']);
-
-/** Several values for each event. */
-export function each<Event extends object>(
-  channel: TypedChannel<Event>,
-  labels: readonly string[],
-  samples: (event: Event) => Iterable<Sample>,
-): MetricSource {
-  return {
-    labels,
-    subscribe(subscriptions, take) {
-      subscriptions.on(channel, (event) => {
-        for (const sample of samples(event)) take(sample);
-      });
-    },
-  };
-}
-
-/** Shown as 0 from the start, for each of these values of a label. */
-export function zero(label: string, values: readonly string[]): MetricSource {
-  return {
-    labels: [label],
-    subscribe: (_, take) => values.forEach((value) => take([0, { [label]: value }])),
-  };
-}
-
-export function snapshot(
-  labels: readonly string[],
-  read: NonNullable<MetricSource['read']>,
-): MetricSource {
-  return { labels, read };
-}
-
-/** Recorded by name, see `register`. */
-export function recorded(...labels: string[]): MetricSource {
-  return { labels };
-}
-
-export function labelsOf({ sources }: Metric): string[] {
-  return [...new Set(sources.flatMap(({ labels }) => labels))];
-}
-
-/** Registers the metrics of a table. Returns the function that records a value of one of them. */
-export function register<const Table extends MetricTable>(
-  registry: Registry,
-  subscriptions: Subscriptions,
-  table: Table,
-): (name: keyof Table & string, ...sample: Sample) => void {
-  const takers = new Map<string, (sample: Sample) => void>();
-  for (const [name, metric] of Object.entries(table)) {
-    const take = create(registry, name, metric);
-    takers.set(name, take);
-    for (const { subscribe } of metric.sources) subscribe?.(subscriptions, take);
-  }
-  return (name, ...sample) => takers.get(name)?.(sample);
-}
-
-function create(registry: Registry, name: string, metric: Metric): (sample: Sample) => void {
-  const { type, help, buckets = [], adds, sources } = metric;
-  const options = { name, help, labelNames: labelsOf(metric), registers: [registry] };
-  if (type === 'histogram') {
-    const made = new Histogram({ ...options, buckets });
-    return ([value]) => made.observe(value);
-  }
-  if (type === 'counter') {
-    const made = new Counter(options);
-    return ([value, labels = {}]) => made.inc(labels, value);
-  }
-  const reads = sources.flatMap(({ read }) => read ?? []);
-  const made = new Gauge({
-    ...options,
-    async collect() {
-      if (reads.length === 0) return;
-      const samples: Sample[] = [];
-      for (const read of reads) samples.push(...(await read()));
-      // All at once, as another scrape may be waiting for its samples.
-      this.reset();
-      for (const [value, labels = {}] of samples) this.inc(labels, value);
-    },
+/** Metrics by their names without the prefix of this program. */
+function table<const Text extends string>(text: Text) {
+  const rows = [...text.matchAll(ROW)].map(([, type, name = '', labels, help = '']) => {
+    const metric = { type, name, labels: labels?.split(',') ?? [], help };
+    return [name.replace(/^kpng_userspace_/, ''), metric];
   });
-  return ([value, labels = {}]) => made[adds === true ? 'inc' : 'set'](labels, value);
+  return Object.fromEntries(rows) as Readonly<Record<NamesIn<Text>, Metric>>;
 }
+
+/** Metrics of the process: type, name with labels, help. Those of kube-proxy and kpng keep their names. */
+export const PROCESS_METRICS = table(`
+gauge kpng_userspace_source_connected: 1 while the server is connected, or the state file is valid.
+counter kpng_userspace_source_connects_total: Connections to the source established; all but the first are reconnects.
+counter kpng_userspace_source_failures_total: Connections to the source lost, and failed attempts to connect.
+counter kpng_userspace_source_syncs_total: Complete change sets received from the source.
+gauge kpng_userspace_source_last_sync_timestamp_seconds: When the last complete change set was received.
+gauge kpng_userspace_source_services: Services in the state of the source.
+counter kpng_userspace_source_invalid_ops_total: Invalid items from the source, skipped.
+counter kpng_userspace_file_loads_total: Valid state files loaded.
+counter kpng_userspace_file_failures_total{code}: State files that could not be read or were invalid, by code.
+gauge kpng_userspace_file_last_load_timestamp_seconds: When a valid state file was last loaded.
+counter kpng_userspace_sink_failures_total: Change sets that failed to apply; they are retried.
+histogram kubeproxy_sync_proxy_rules_duration_seconds: Time to apply a change set.
+gauge kubeproxy_sync_proxy_rules_last_timestamp_seconds: When a change set was last applied.
+gauge kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds: When a change set was last received.
+gauge kubeproxy_sync_proxy_rules_service_changes_pending: Services with changes that are not applied yet, their endpoints included.
+counter kubeproxy_sync_proxy_rules_service_changes_total: Service ports added, changed or removed.
+counter kubeproxy_sync_proxy_rules_endpoint_changes_total: Service ports of which only the endpoints changed.
+gauge kubeproxy_sync_proxy_rules_no_local_endpoints_total{traffic_policy}: Services with a Local traffic policy and no endpoint for it, by policy.
+histogram kubeproxy_network_programming_duration_seconds: Time from a change of endpoints in the cluster until it is applied here.
+counter kpng_userspace_sync_failures_total: Change sets that could not be applied.
+gauge kpng_userspace_service_ports: Service ports that are proxied.
+counter kpng_userspace_problems_total{code}: Problems that kept a part of the state from being proxied, by code.
+counter kpng_userspace_config_reloads_total{result}: Reloads of the configuration file.
+gauge kpng_userspace_config_last_reload_timestamp_seconds: When a valid configuration file was last reloaded.
+gauge kpng_userspace_config_pending_settings: Settings of the configuration file that take effect only after a restart.
+gauge kpng_userspace_source_last_event_age_seconds{resource}: Time since the last event of the source, bookmarks included.
+counter kpng_userspace_kube_events_total{resource,type}: Watch events.
+counter kpng_userspace_kube_watches_total{resource}: Watches opened.
+counter kpng_userspace_kube_lists_total{resource,cause}: Complete lists of a resource, by cause.
+counter kpng_userspace_kube_failures_total{resource,cause}: Failed lists and watches, by cause.
+gauge kpng_userspace_kube_orphan_slices: EndpointSlices whose Service does not exist, or is not for this proxy.
+gauge kpng_userspace_api_watchers{api}: Clients that watch now.
+counter kpng_userspace_api_watches_total{api}: Watch calls started.
+counter kpng_userspace_api_change_sets_total{api}: Change sets sent to clients, counted when their call ends.
+counter kpng_userspace_api_lagging_total: Watch calls ended because the client lagged too far behind.
+counter kpng_userspace_api_refused_total{limit}: Clients refused because of a limit.
+counter kpng_userspace_api_handshake_failures_total: Failed TLS handshakes.
+counter kpng_k8s_api_events_total: Writes of a source to the state of the cluster, whether they changed anything or not.
+counter kpng_node_local_events_total: Operations sent to clients of both APIs and to the backend of this process.
+counter kpng_userspace_callout_runs_total{result}: Runs of the callout, by result.
+gauge kpng_userspace_callout_last_success_timestamp_seconds: When the callout last succeeded.
+gauge kpng_userspace_callout_last_duration_seconds: Duration of the last run of the callout.
+gauge kpng_userspace_portal_up{portal}: 1 while the packet rules, or the addresses on the interface, are as they should be.
+counter kpng_userspace_portal_writes_total{portal,reason}: Transactions that changed packet rules or addresses, by reason.
+counter kpng_userspace_portal_failures_total{portal,code}: Failed writes of packet rules or addresses.
+counter kpng_userspace_portal_lost_total{portal}: Times that another program removed or changed packet rules or addresses.
+gauge kpng_userspace_portal_shared{portal}: 1 while another process redirects the same traffic with packet rules of another kind.
+gauge kpng_userspace_portal_last_write_duration_seconds{portal}: Duration of the last transaction that changed packet rules or addresses.
+counter kpng_userspace_portal_flow_failures_total{portal,code}: Failed attempts to remove stale UDP conntrack entries.
+counter kpng_userspace_engine_faults_total{what}: Faults inside the engine: crashed threads, and errors that closed a connection.
+counter kpng_userspace_http_limit_reached_total{limit}: HTTP connections closed because a limit was reached.
+gauge kpng_userspace_problems{code}: Service ports and addresses that cannot be served now, by code.
+gauge kpng_userspace_limit{limit}: The limits, by the name of their flag. Times in seconds, sizes in bytes.
+gauge kpng_userspace_limit_used{limit}: How much of a limit is used now.
+counter kpng_userspace_limit_reached_total{limit}: Times that a limit was reached.
+gauge kpng_userspace_health{reason}: The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.
+gauge process_open_fds: Number of open file descriptors; absent where the system does not count them.
+gauge kpng_userspace_build_info{version,node,engine,portal}: Always 1; the labels say what is running.
+counter kubeproxy_proxy_healthz_total{code}: Answers of /healthz, by status code.
+counter kubeproxy_proxy_livez_total{code}: Answers of /livez, by status code.
+counter kpng_userspace_authentications_total{result}: Requests for metrics that had to be authenticated, by result.
+`);
+
+export type ProcessMetric = keyof typeof PROCESS_METRICS;
+
+/** Metrics of each service port; each line has its labels, and maybe further ones. */
+export const SERVICE_PORT_METRICS = table(`
+counter kpng_userspace_connections_total: TCP connections accepted and UDP sessions started.
+gauge kpng_userspace_connections_active: Open TCP connections and UDP sessions.
+counter kpng_userspace_bytes_total: Bytes relayed. In: from clients to endpoints.
+counter kpng_userspace_datagrams_total: UDP datagrams relayed. In: from clients to endpoints.
+counter kpng_userspace_datagrams_dropped_total: UDP datagrams dropped, in both directions.
+histogram kpng_userspace_connect_seconds: Time to connect to an endpoint, for attempts that succeeded.
+counter kpng_userspace_connect_errors_total: Failed attempts to connect to an endpoint, by cause.
+counter kpng_userspace_retries_total: Attempts to connect after the first of a connection.
+counter kpng_userspace_rejected_total: Clients refused, by reason.
+gauge kpng_userspace_connections_held: TCP clients held until the service has an endpoint.
+counter kpng_userspace_connections_held_total: TCP clients that were held.
+counter kpng_userspace_half_close_timeouts_total: Connections closed because one direction was idle for too long after the other had ended.
+counter kpng_userspace_udp_idle_timeouts_total: UDP sessions that timed out.
+counter kpng_userspace_udp_sessions_evicted_total: UDP sessions evicted to make room for new ones.
+gauge kpng_userspace_endpoints: Endpoints of the service port.
+gauge kpng_userspace_listeners: Listen addresses, by state.
+`);
+
+/** Metrics of each endpoint, likewise. */
+export const ENDPOINT_METRICS = table(`
+counter kpng_userspace_endpoint_connections_total: TCP connections and UDP sessions started with the endpoint.
+gauge kpng_userspace_endpoint_connections_active: Open TCP connections and UDP sessions of the endpoint.
+counter kpng_userspace_endpoint_bytes_total: Bytes relayed. In: from clients to the endpoint.
+counter kpng_userspace_endpoint_connect_errors_total: Failed attempts to connect to the endpoint.
+`);

@@ -1,28 +1,33 @@
 import { stat } from 'node:fs/promises';
-import { setImmediate } from 'node:timers/promises';
-import { collectDefaultMetrics, Registry } from 'prom-client';
+import {
+  collectDefaultMetrics,
+  Counter,
+  exponentialBuckets,
+  Gauge,
+  Histogram,
+  linearBuckets,
+  Registry,
+} from 'prom-client';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
-import { limitChanged } from '../proxysocket/events.ts';
 import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
-import { eventMetrics } from './event-metrics.ts';
-import { snapshotParts, type SnapshotSource } from './parts.ts';
+import { eventMetrics, type Labels, type RecordMetric, type Sample } from './event-metrics.ts';
+import { inTurns, snapshotParts } from './service-state.ts';
 import { exposition, familiesIn, type TextFormat } from './exposition.ts';
 import { HEALTH_STATES, REASON_CODES, type Verdict } from './verdict.ts';
 import type { ProxyHealth } from './health.ts';
-import { counter, gauge, on, recorded, register, type Sample, snapshot } from './metric-table.ts';
+import { PROCESS_METRICS, type ProcessMetric } from './metric-table.ts';
 import {
   ENDPOINT_FAMILIES,
   endpointLabels,
-  Exemplars,
+  exemplarsOf,
   servicePortFamilies,
   servicePortLabels,
   usedEndpoints,
 } from './service-port-metrics.ts';
 import { Subscriptions } from '../util/channel.ts';
 
-export interface MeasuredDataPath
-  extends SnapshotSource, Pick<Engine, 'inspect'>, Pick<ProxyHealth, 'problems'> {
-  readonly engine: string;
+export interface MeasuredDataPath extends Pick<ProxyHealth, 'problems'> {
+  readonly engine: Required<Pick<Engine, 'kind' | 'names' | 'snapshot' | 'inspect'>>;
   readonly portal: string;
   readonly limits: EngineLimits;
 }
@@ -46,58 +51,26 @@ interface Facts extends Pick<MetricsOptions, 'version' | 'verdict'> {
   servicePorts: readonly ServicePortSnapshot[];
 }
 
-/** All metrics of the process; those of service ports and endpoints have tables of their own. */
-export function metricTable(facts: Facts = { version: '', servicePorts: [] }) {
+/** Gauges that are read for each scrape; equal labels add up. */
+type Snapshots = Partial<Record<ProcessMetric, () => readonly Sample[] | Promise<Sample[]>>>;
+
+function snapshotsOf(facts: Facts): Snapshots {
   return {
-    ...eventMetrics(),
-    kpng_userspace_problems: gauge(
-      'Service ports and addresses that cannot be served now, by code.',
-      snapshot(['code'], () =>
-        (facts.dataPath?.problems() ?? []).map(({ code, count }) => [count, { code }]),
-      ),
-    ),
-    kpng_userspace_limit: gauge(
-      'The limits, by the name of their flag. Times in seconds, sizes in bytes.',
-      snapshot(['limit'], () => limitSamples(facts)),
-    ),
-    kpng_userspace_limit_used: gauge(
-      'How much of a limit is used now.',
-      snapshot(['limit'], () => useSamples(facts)),
-    ),
-    kpng_userspace_limit_reached_total: counter(
-      'Times that a limit was reached.',
-      on(limitChanged, ({ reached }) => (reached ? 1 : undefined), 'limit'),
-    ),
-    kpng_userspace_health: gauge(
-      'The health of the process, by reason: 0 fine, 1 degraded, 2 down. The worst is that of the process.',
-      snapshot(['reason'], async () => {
-        const verdict = await facts.verdict?.();
-        const states = new Map(verdict?.reasons.map(({ code, state }) => [code, state]));
-        return (verdict === undefined ? [] : REASON_CODES).map((reason) => {
-          return [HEALTH_STATES.indexOf(states.get(reason) ?? 'ready'), { reason }];
-        });
-      }),
-    ),
-    process_open_fds: gauge(
-      'Number of open file descriptors; absent where the system does not count them.',
-      snapshot([], openDescriptors),
-    ),
-    kpng_userspace_build_info: gauge(
-      'Always 1; the labels say what is running.',
-      snapshot(['version', 'node', 'engine', 'portal'], () => {
-        const { engine = '', portal = '' } = facts.dataPath ?? {};
-        return [[1, { version: facts.version, node: process.versions.node, engine, portal }]];
-      }),
-    ),
-    kubeproxy_proxy_healthz_total: counter(
-      'Answers of /healthz, by status code.',
-      recorded('code'),
-    ),
-    kubeproxy_proxy_livez_total: counter('Answers of /livez, by status code.', recorded('code')),
-    kpng_userspace_authentications_total: counter(
-      'Requests for metrics that had to be authenticated, by result.',
-      recorded('result'),
-    ),
+    problems: () => (facts.dataPath?.problems() ?? []).map(({ code, count }) => [count, { code }]),
+    limit: () => limitSamples(facts),
+    limit_used: () => useSamples(facts),
+    async health() {
+      const verdict = await facts.verdict?.();
+      const states = new Map(verdict?.reasons.map(({ code, state }) => [code, state]));
+      return (verdict === undefined ? [] : REASON_CODES).map((reason) => {
+        return [HEALTH_STATES.indexOf(states.get(reason) ?? 'ready'), { reason }];
+      });
+    },
+    process_open_fds: openDescriptors,
+    build_info() {
+      const { engine: { kind: engine } = { kind: '' }, portal = '' } = facts.dataPath ?? {};
+      return [[1, { version: facts.version, node: process.versions.node, engine, portal }]];
+    },
   };
 }
 
@@ -125,33 +98,77 @@ function useSamples({ dataPath, servicePorts }: Facts): Sample[] {
   ];
 }
 
+/** kube-proxy's buckets. Seconds. */
+const BUCKETS: Partial<Record<ProcessMetric, number[]>> = {
+  kubeproxy_sync_proxy_rules_duration_seconds: exponentialBuckets(0.001, 2, 15),
+  // Two quarters of a second, each second of a minute, then coarser up to 5 minutes.
+  kubeproxy_network_programming_duration_seconds: [
+    ...linearBuckets(0.25, 0.25, 2),
+    ...linearBuckets(1, 1, 59),
+    ...linearBuckets(60, 5, 12),
+    ...linearBuckets(120, 30, 7),
+  ],
+};
+
+/** Registers the metrics of the process. Returns a function that records a value of one of them. */
+export function register(registry: Registry, snapshots: Snapshots = {}): RecordMetric {
+  const takers = new Map<string, (labels: Labels, value: number) => void>();
+  for (const [key, { type, name, help, labels: labelNames }] of Object.entries(PROCESS_METRICS)) {
+    const { [key as ProcessMetric]: read } = snapshots;
+    const options = { name, help, labelNames, registers: [registry] };
+    if (type === 'counter') {
+      const made = new Counter(options);
+      takers.set(key, (labels, value) => made.inc(labels, value));
+    } else if (type === 'histogram') {
+      const made = new Histogram({ ...options, buckets: BUCKETS[key as ProcessMetric] ?? [] });
+      takers.set(key, (labels, value) => made.observe(labels, value));
+    } else {
+      const made = new Gauge({
+        ...options,
+        async collect() {
+          if (read === undefined) return;
+          const samples = await read();
+          // All at once, as another scrape may be waiting for its samples.
+          this.reset();
+          for (const [value, labels = {}] of samples) this.inc(labels, value);
+        },
+      });
+      takers.set(key, (labels, value) => made.set(labels, value));
+    }
+  }
+  return (name, value, labels = {}) => takers.get(name)?.(labels, value);
+}
+
 /** Creates the metrics. Those of the data path appear once there is one. */
 export function createMetrics(options: MetricsOptions) {
   const registry = new Registry();
   const subscriptions = new Subscriptions();
   addProcessMetrics(registry);
   const facts: Facts = { ...options, servicePorts: [] };
-  const exemplars = options.exemplars === true ? new Exemplars(subscriptions) : undefined;
+  const { subscribe, sourceAges } = eventMetrics();
+  const snapshots = { ...snapshotsOf(facts), source_last_event_age_seconds: sourceAges };
+  const record = register(registry, snapshots);
+  subscribe(subscriptions, record);
+  const exemplars = options.exemplars === true ? exemplarsOf(subscriptions) : undefined;
   const families = servicePortFamilies(exemplars);
   return {
     /** Adds the metrics of a data path; at most once. */
     observe: (dataPath: MeasuredDataPath): void => void (facts.dataPath = dataPath),
     /** Adds to a counter or sets a gauge that no event updates. */
-    record: register(registry, subscriptions, metricTable(facts)),
+    record,
     /** The page in pieces; other work of the event loop runs between them. */
     async *render(format: TextFormat = 'prometheus'): AsyncGenerator<string, void, void> {
       const { dataPath } = facts;
       const servicePorts: ServicePortSnapshot[] = [];
-      for (const part of dataPath === undefined ? [] : snapshotParts(dataPath)) {
+      for await (const part of inTurns(dataPath ? snapshotParts(dataPath.engine) : [])) {
         servicePorts.push(...part);
-        await setImmediate();
       }
       facts.servicePorts = servicePorts;
       yield* inBatches(exposition(await familiesIn(registry), [{}], () => '', format));
       exemplars?.keepOnly(new Set(servicePorts.map(({ name }) => name)));
       yield* inBatches(exposition(families, servicePorts, servicePortLabels, format));
       if (options.perEndpoint === true && dataPath !== undefined) {
-        const endpoints = await usedEndpoints(dataPath, servicePorts);
+        const endpoints = await usedEndpoints(dataPath.engine, servicePorts);
         yield* inBatches(exposition(ENDPOINT_FAMILIES, endpoints, endpointLabels, format));
       }
       if (format === 'openmetrics') yield '# EOF\n';
@@ -163,10 +180,7 @@ export function createMetrics(options: MetricsOptions) {
 
 /** Yields to the event loop between pieces. */
 async function* inBatches(pieces: Iterable<string>): AsyncGenerator<string, void, void> {
-  for (const piece of pieces) {
-    if (piece !== '') yield piece;
-    await setImmediate();
-  }
+  for await (const piece of inTurns(pieces)) if (piece !== '') yield piece;
 }
 
 /** Of prom-client's default metrics, those that list every handle or descriptor, and those of each heap space. */

@@ -1,10 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { pipeline, Readable } from 'node:stream';
+import { constants, createGzip } from 'node:zlib';
+import { Registry } from 'prom-client';
 import type { Health } from './health.ts';
 import type { Probe } from './verdict.ts';
-import { json, plain, type HttpResponse } from '../util/http-server.ts';
+import { json, plain, type HttpResponse } from '../util/http-connections.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import type { Metrics } from './metrics.ts';
-import { compressed, contentType, scrapeFormat, type ScrapeFormat } from './scrape-format.ts';
+import type { TextFormat } from './exposition.ts';
 
 export interface Page {
   /** One line for the index. */
@@ -55,17 +58,12 @@ export function healthPages(health: Health, metrics?: Pick<Metrics, 'record'>): 
 
 /** `/metrics` and, for kube-proxy's sake, `/proxyMode` and `/configz`. */
 export function metricsPages(metrics: Metrics, configz: () => object): Pages {
+  const inFormat = (text: TextFormat) => ({
+    identity: sharedPage(() => metrics.render(text)),
+    gzip: sharedPage(() => compressed(metrics.render(text))),
+  });
   // A scraper waits only for others that ask for the same format.
-  const shared = new Map<string, ReturnType<typeof sharedPage>>();
-  const pageIn = ({ text, encoding }: ScrapeFormat) => {
-    const page =
-      shared.get(text + encoding) ??
-      sharedPage(() =>
-        encoding === 'gzip' ? compressed(metrics.render(text)) : metrics.render(text),
-      );
-    shared.set(text + encoding, page);
-    return page;
-  };
+  const shared = { prometheus: inFormat('prometheus'), openmetrics: inFormat('openmetrics') };
   return {
     '/metrics': {
       summary: 'metrics for Prometheus',
@@ -73,12 +71,12 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
         const format = scrapeFormat(headers);
         return {
           status: 200,
-          type: contentType(format),
+          type: CONTENT_TYPES[format.text],
           headers: {
             vary: 'accept, accept-encoding',
             ...(format.encoding === 'gzip' && { 'content-encoding': 'gzip' }),
           },
-          body: (signal) => pageIn(format)(signal),
+          body: shared[format.text][format.encoding],
         };
       },
     },
@@ -90,36 +88,53 @@ export function metricsPages(metrics: Metrics, configz: () => object): Pages {
   };
 }
 
-type Pieces = readonly Uint8Array[];
+const CONTENT_TYPES = {
+  prometheus: Registry.PROMETHEUS_CONTENT_TYPE,
+  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+};
 
 /**
  * A page that several clients can share: only one is rendered at a time, and clients that request it meanwhile share
  * the next one. So memory and time do not grow with the number of clients, and no page is older than its request.
  *
- * Returns a function that renders the page in pieces, which must not be changed. Rendering stops when all clients of
- * a page have disconnected.
+ * Returns a function that renders the page in pieces, which must not be changed.
  */
 export function sharedPage(render: () => AsyncIterable<string | Uint8Array>) {
   const queue = new SerialQueue();
-  let next: { page: Promise<Pieces>; waiting: number } | undefined;
-  const prepare = () => {
-    const page = queue.run(async () => {
-      next = undefined;
-      const pieces: Uint8Array[] = [];
-      if (pending.waiting === 0) return pieces;
-      for await (const piece of render()) {
-        if (pending.waiting === 0) return [];
-        pieces.push(typeof piece === 'string' ? Buffer.from(piece) : piece);
-      }
-      return pieces;
-    });
-    const pending = { page, waiting: 0 };
-    return pending;
+  let next: Promise<Uint8Array[]> | undefined;
+  const prepare = async (): Promise<Uint8Array[]> => {
+    next = undefined;
+    const pieces: Uint8Array[] = [];
+    for await (const piece of render()) pieces.push(Buffer.from(piece));
+    return pieces;
   };
-  return (signal: AbortSignal): Promise<Pieces> => {
-    const pending = (next ??= prepare());
-    pending.waiting += 1;
-    signal.addEventListener('abort', () => (pending.waiting -= 1), { once: true });
-    return pending.page;
+  return (): Promise<readonly Uint8Array[]> => (next ??= queue.run(prepare));
+}
+
+/** The first available format in the headers of a scraper; scrapers list them by preference. */
+export function scrapeFormat(headers: IncomingHttpHeaders) {
+  const { accept = '', 'accept-encoding': encodings = '' } = headers;
+  const items = accept
+    .toLowerCase()
+    .split(',')
+    .map((item) => item.trim());
+  const isOpen = (item: string): boolean =>
+    item.startsWith('application/openmetrics-text') && !/version=(?!1\.0\.0)|q=0$/.test(item);
+  const best = items.find((item) => isOpen(item) || item.startsWith('text/plain')) ?? '';
+  return {
+    text: isOpen(best) ? ('openmetrics' as const) : ('prometheus' as const),
+    encoding: /\bgzip\b(?! *; *q=0(?:\.0*)? *(?:,|$))/i.test(encodings)
+      ? ('gzip' as const)
+      : ('identity' as const),
   };
+}
+
+/** Compresses outside the event loop: zlib has threads. Its fastest level makes a fifteenth of most pages. */
+export async function* compressed(
+  pieces: AsyncIterable<string>,
+): AsyncGenerator<Uint8Array, void, void> {
+  const gzip = createGzip({ level: constants.Z_BEST_SPEED });
+  // An error of either ends the other, and reaches the loop below.
+  pipeline(Readable.from(pieces, { objectMode: false }), gzip, () => undefined);
+  yield* gzip as AsyncIterable<Uint8Array>;
 }

@@ -1,8 +1,8 @@
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
+import type { CreateServer } from '../util/http-connections.ts';
 import {
-  type CreateServer,
   type HttpServer,
   type HttpServerOptions,
   type Inherit,

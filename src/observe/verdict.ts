@@ -1,5 +1,4 @@
-import { noStates } from './service-state.ts';
-import type { ServiceSummary } from './service-summary.ts';
+import { noStates, type ServiceSummary } from './service-state.ts';
 
 /**
  * - `ready`: serves clients, and nothing is wrong.

@@ -11,7 +11,6 @@ import {
   type PortalPlan,
   type PortalProblem,
   type PortalSpec,
-  portalText,
   type ServicePortPortals,
 } from './portal.ts';
 import { PortAllocator } from './proxy-ports.ts';
@@ -25,10 +24,7 @@ export interface AddressPortalOptions {
   readonly keeper?: AddressKeeper;
 }
 
-export interface AddressClaim extends Claim {
-  readonly address: string;
-  readonly listen: ListenSpec;
-}
+export type AddressClaim = Claim & ListenSpec;
 
 /**
  * Lets the engine listen on the service addresses themselves. A keeper, if there is one, adds addresses that the host
@@ -43,8 +39,7 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   readonly #nodePortAddresses: readonly string[];
   readonly #interfaces: () => readonly HostAddress[];
   readonly #keeper: AddressKeeper | undefined;
-  /** Service ports with node ports, whose addresses depend on those of the host. */
-  readonly #withNodePorts = new Set<string>();
+  protected readonly lack: string;
   #nodeAddresses: readonly string[];
 
   /** `allocator`: of proxy ports, if there are any. Throws a RangeError for an invalid item of `nodePortAddresses`. */
@@ -56,6 +51,7 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
     const { keeper } = options;
     this.#keeper = keeper;
     this.#nodePortAddresses = options.nodePortAddresses ?? [];
+    this.lack = `the host has no address in --nodeport-addresses ${this.#nodePortAddresses.join(',')}`;
     this.#interfaces =
       options.interfaces ?? (keeper === undefined ? hostAddresses : () => keeper.hostAddresses());
     this.#nodeAddresses = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
@@ -63,22 +59,15 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
 
   override plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     const affected = this.#affectedByHost();
-    for (const name of remove) {
-      this.#keeper?.want(name, []);
-      this.#withNodePorts.delete(name);
-      affected.delete(name);
-    }
-    for (const { servicePort } of set) affected.delete(servicePort);
-    const others = [...affected].flatMap((name) => this.wanted(name) ?? []);
+    for (const name of remove) this.#keeper?.want(name, []);
+    if (affected.length === 0) return super.plan(set, remove);
+    const named = new Set([...remove, ...set.map(({ servicePort }) => servicePort)]);
+    const others = affected.filter(({ servicePort }) => !named.has(servicePort));
     return super.plan([...set, ...others], remove);
   }
 
   override problems(): PortalProblem[] {
-    return [
-      ...super.problems(),
-      ...this.#problemsWithoutAddress(),
-      ...(this.#keeper?.problems ?? []),
-    ];
+    return [...super.problems(), ...(this.#keeper?.problems ?? [])];
   }
 
   async prepare(): Promise<void> {
@@ -107,8 +96,8 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
 
   protected claimsOf({ servicePort: name, portals }: ServicePortPortals): AddressClaim[] {
     const own = portals.flatMap(({ address }) => address ?? []);
-    if (own.length < portals.length) this.#withNodePorts.add(name);
-    else this.#withNodePorts.delete(name);
+    const isUnavailable = own.length < portals.length && this.#nodeAddresses.length === 0;
+    this.noteUnavailable(name, isUnavailable ? portals.filter(isNodePort) : []);
     // The host has loopback addresses anyway.
     this.#keeper?.want(
       name,
@@ -121,7 +110,10 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   }
 
   protected listenersOf(_: ServicePortPortals, held: readonly AddressClaim[]): Listener[] {
-    return held.map(({ listen }) => listen);
+    return held.map((claim) => {
+      const { protocol: _, ...listen } = claim;
+      return listen;
+    });
   }
 
   protected isOnProxyPort({ address }: Listener): boolean {
@@ -129,39 +121,24 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   }
 
   /** Service ports with node ports, if a relevant address of the host has changed. */
-  #affectedByHost(): Set<string> {
-    if (!dependsOnHost(this.#nodePortAddresses)) return new Set();
+  #affectedByHost(): ServicePortPortals[] {
+    if (!dependsOnHost(this.#nodePortAddresses)) return [];
     const now = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
-    if (now.join() === this.#nodeAddresses.join()) return new Set();
+    if (now.join() === this.#nodeAddresses.join()) return [];
     this.#nodeAddresses = now;
-    return new Set(this.#withNodePorts);
+    const all = [...this.names].flatMap((name) => this.wanted(name) ?? []);
+    return all.filter(({ portals }) => portals.some(isNodePort));
   }
+}
 
-  #problemsWithoutAddress(): PortalProblem[] {
-    const [servicePort] = this.#withNodePorts;
-    if (this.#nodeAddresses.length > 0 || servicePort === undefined) return [];
-    const portal = this.wanted(servicePort)?.portals.find(({ address }) => address === undefined);
-    const message =
-      `${servicePort} cannot have ${portal && portalText(portal)}: the host has no address in ` +
-      `--nodeport-addresses ${this.#nodePortAddresses.join(',')}`;
-    const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
-    return [{ servicePort, code, message, count: this.#withNodePorts.size }];
-  }
+function isNodePort({ address }: PortalSpec): boolean {
+  return address === undefined;
 }
 
 function claimOf(portal: PortalSpec, address: string): AddressClaim {
   const { protocol, port, traffic, sourceRanges, clusterClients } = portal;
-  const filter = {
-    ...(sourceRanges.length > 0 && { sourceRanges }),
-    ...(clusterClients && { clusterClients }),
-  };
-  return { protocol, address, port, listen: { address, port, traffic, ...filter } };
-}
-
-export interface NonePortalOptions {
-  /** IP literal of the proxy ports. Default `127.0.0.1`. */
-  readonly bindAddress?: string;
-  readonly allocator: PortAllocator;
+  const ranges = sourceRanges.length > 0 && { sourceRanges };
+  return { protocol, address, port, traffic, ...ranges, ...(clusterClients && { clusterClients }) };
 }
 
 /**
@@ -171,15 +148,13 @@ export interface NonePortalOptions {
  */
 export class NonePortal extends ListenPlan<never> implements Portal {
   readonly kind = 'none';
+  protected readonly lack = '';
   readonly #listener: Listener;
 
-  constructor({ bindAddress: address = '127.0.0.1', allocator }: NonePortalOptions) {
+  /** `address`: IP literal of the proxy ports. */
+  constructor(allocator: PortAllocator, address: string) {
     super(allocator);
     this.#listener = { address, traffic: 'internal' };
-  }
-
-  portTaken(servicePort: string, listen: ListenSpec): void {
-    this.replacePort(servicePort, listen);
   }
 
   async commit(bound: Iterable<BoundPorts>): Promise<void> {

@@ -1,10 +1,5 @@
 import type { Clock, Timer } from '../util/clock.ts';
-import {
-  type AuditPolicy,
-  MAX_AUDIT_BACKOFF,
-  MIN_CANARY_INTERVAL_MS,
-  REPAIR_GOAL_MS,
-} from './bounds.ts';
+import { type AuditPolicy, MAX_AUDIT_BACKOFF } from './bounds.ts';
 
 /** Number of recent durations: a single long one may only have waited for other programs. */
 const DURATIONS = 5;
@@ -18,7 +13,7 @@ const REST_SHARE = 0.5;
 export interface AuditOptions {
   readonly clock: Clock;
   /** Intervals from the start of one check to the start of the next. */
-  readonly policy: () => AuditPolicy;
+  readonly policy: AuditPolicy;
   /** Resolves with the repair of the damage found; undefined: none. May reject, after reporting why. */
   readonly check: () => Promise<(() => Promise<void>) | undefined>;
 }
@@ -40,7 +35,7 @@ export class Audit {
   start(): void {
     if (this.#state !== 'idle') return;
     this.#state = 'running';
-    this.#schedule(this.#options.policy().intervalMs);
+    this.#schedule(this.#options.policy.intervalMs);
   }
 
   /** Resolves when no operation is pending. Idempotent. */
@@ -72,17 +67,9 @@ export class Audit {
     }
     this.#durations.push(took ?? clock.now() - begin);
     if (this.#durations.length > DURATIONS) this.#durations.shift();
-    const { intervalMs, goalMs, maxMs } = this.#options.policy();
+    const { intervalMs, goalMs, maxMs } = this.#options.policy;
     const pause = Math.min(maxMs, intervalMs * Math.max(1, Math.min(...this.#durations) / goalMs));
     const backoff = Math.min(2 ** Math.max(0, this.#repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
     return backoff * Math.max(pause - (clock.now() - begin), REST_SHARE * pause);
   }
-}
-
-/**
- * The interval between checks whose repair rewrites everything, which takes `writeMs`: shorter if that is long, so that
- * damage is repaired within a second.
- */
-export function repairInterval(maxMs: number, writeMs: number): number {
-  return Math.min(maxMs, Math.max(MIN_CANARY_INTERVAL_MS, REPAIR_GOAL_MS - writeMs));
 }

@@ -1,22 +1,11 @@
 /** Time and size limits of the portals that write rules. Milliseconds and bytes. */
 import type { BackoffPolicy } from '../util/backoff.ts';
 
-/** Time limit for a transaction. 30,000 service ports need less than a second. */
+/** Time limit for a transaction. 10,000 service ports need up to a second, with iptables about three. */
 export const WRITE_TIMEOUT_MS = 30_000;
 
 /** Interval of the canary's connections through the rules. */
 export const CANARY_INTERVAL_MS = 500;
-
-/**
- * The same for iptables. Also the minimum interval for checking the chains that the host's own packets do not pass.
- */
-export const CHAINS_INTERVAL_MS = 750;
-
-/** The minimum interval, used if writing all rules takes long. */
-export const MIN_CANARY_INTERVAL_MS = 200;
-
-/** Time for a check and writing all rules together; the rest of a second is for other work. */
-export const REPAIR_GOAL_MS = 900;
 
 /** Time limit for that connection. */
 export const CANARY_TIMEOUT_MS = 300;
@@ -33,7 +22,7 @@ export const ADDRESS_INTERVAL_MS = 2000;
 /** Transactions tried to find the service ports that the kernel rejects. */
 export const MAX_TRIALS = 100;
 
-/** Delays before failed writes, and service ports rejected by the kernel, are retried. */
+/** Delays before failed writes, and service ports and addresses rejected by the kernel, are retried. */
 export const WRITE_RETRY: BackoffPolicy = {
   initialMs: 2_000,
   maxMs: 600_000,
@@ -46,6 +35,9 @@ export const MAX_FLOW_ADDRESSES = 4;
 
 /** Maximum number of removals of UDP flows after one change. Each walks through the kernel's whole table. */
 export const MAX_FLOW_COMMANDS = 256;
+
+/** How long a change waits for these removals before further ones are written. Milliseconds. */
+export const FLOW_WAIT_MS = 500;
 
 /** Maximum size of the list of UDP flows. About 160 bytes each. */
 export const MAX_FLOW_LIST = 64 * 1024 * 1024;
@@ -85,7 +77,7 @@ export interface AuditPolicy {
   readonly maxMs: number;
 }
 
-/** Binding some of the addresses of the address portal. */
+/** A canary, or binding some of the addresses of the address portal. */
 export const CANARY_AUDIT: AuditPolicy = {
   intervalMs: CANARY_INTERVAL_MS,
   goalMs: Infinity,
@@ -95,14 +87,8 @@ export const CANARY_AUDIT: AuditPolicy = {
 /** Full comparison, since a canary passes only one rule. At most 0.5 % of a CPU. */
 export const FULL_AUDIT: AuditPolicy = { intervalMs: 60_000, goalMs: 300, maxMs: 3_600_000 };
 
-/**
- * The jumps to our iptables chains, some of which the host's own packets never meet. At most a twelfth of the time.
- */
-export const JUMP_AUDIT: AuditPolicy = {
-  intervalMs: CHAINS_INTERVAL_MS,
-  goalMs: CHAINS_INTERVAL_MS / 12,
-  maxMs: 5000,
-};
+/** The same for iptables, and on small nodes more often, since the canary does not pass all chains. */
+export const IPTABLES_AUDIT: AuditPolicy = { intervalMs: 5000, goalMs: 40, maxMs: 60_000 };
 
 /** The routes of marked packets, which no canary passes. Each takes a few milliseconds of a CPU. */
 export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 15_000, goalMs: 250, maxMs: 60_000 };

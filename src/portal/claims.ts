@@ -1,5 +1,5 @@
 import type { Protocol } from '../proxysocket/spec.ts';
-import { familyOf } from '../util/family.ts';
+import { familyOf, WILDCARD } from '../util/family.ts';
 import { portalText, type PortalProblem } from './portal.ts';
 
 /** An address and port that only one service port can have. */
@@ -14,11 +14,6 @@ export interface Claim {
   readonly port: number;
 }
 
-interface Candidate<C extends Claim> {
-  readonly owner: string;
-  readonly claim: C;
-}
-
 /** All claims that can conflict: those of one protocol, family and port. */
 interface Bucket<C extends Claim> {
   readonly key: number;
@@ -30,10 +25,8 @@ interface Bucket<C extends Claim> {
   readonly waiting: Map<string, Map<string, C>>;
 }
 
-interface BucketChange<C extends Claim> {
-  readonly released: Set<string>;
-  readonly added: Candidate<C>[];
-}
+/** Addresses that were released or claimed. */
+type Touched<C extends Claim> = Map<Bucket<C>, Set<string>>;
 
 /**
  * The owner of each address and port.
@@ -53,15 +46,12 @@ export class ClaimTable<C extends Claim> {
    * update. Of equal claims of one owner, the first counts. Returns the owners that won a claim.
    */
   update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
-    const changes = new Map<Bucket<C>, BucketChange<C>>();
+    const touched: Touched<C> = new Map();
     const changed = new Set<string>();
-    for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], changes);
-    for (const [owner, claims] of set) this.#replace(owner, claims, changes);
-    for (const [bucket, { released, added }] of changes) {
-      for (const each of waitingFor(bucket, released)) added.push(each);
-      this.#settle(bucket, added, changed);
-      if (bucket.waiting.size > 0) this.#contested.add(bucket);
-      else this.#contested.delete(bucket);
+    for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], touched);
+    for (const [owner, claims] of set) this.#replace(owner, claims, touched);
+    for (const [bucket, addresses] of touched) {
+      this.#settle(bucket, addresses, changed);
       if (bucket.holders.size === 0) this.#buckets.delete(bucket.key);
     }
     return changed;
@@ -93,57 +83,57 @@ export class ClaimTable<C extends Claim> {
     };
   }
 
-  #replace(owner: string, claims: readonly C[], changes: Map<Bucket<C>, BucketChange<C>>): void {
+  /** Claims that are added wait until the bucket is settled. */
+  #replace(owner: string, claims: readonly C[], touched: Touched<C>): void {
     const before = this.#claims.get(owner) ?? [];
     const after = unique(claims);
     if (after.length > 0) this.#claims.set(owner, after);
     else this.#claims.delete(owner);
+    const touch = (bucket: Bucket<C>, address: string): void => {
+      touched.set(bucket, (touched.get(bucket) ?? new Set()).add(address));
+    };
     for (const claim of without(before, after)) {
       const bucket = this.#bucketOf(claim);
       const address = addressOf(claim);
-      const { released } = changeOf(changes, bucket);
       if (bucket.holders.get(address) === owner) {
         bucket.holders.delete(address);
-        released.add(address);
+        touch(bucket, address);
       } else this.#stopWaiting(bucket, owner, address);
     }
     for (const claim of without(after, before)) {
-      changeOf(changes, this.#bucketOf(claim)).added.push({ owner, claim });
-    }
-  }
-
-  /** Assigns free claims of a bucket to candidates, by name; the others wait. */
-  #settle(bucket: Bucket<C>, candidates: Candidate<C>[], changed: Set<string>): void {
-    const addresses = new Set(candidates.map(({ claim }) => addressOf(claim)));
-    // Otherwise the order does not matter.
-    if (addresses.size < candidates.length || addresses.has(bucket.wildcard)) {
-      candidates.sort(
-        (a, b) =>
-          compare(a.owner, b.owner) || compare(a.claim.address ?? '', b.claim.address ?? ''),
-      );
-    }
-    for (const { owner, claim } of candidates) {
+      const bucket = this.#bucketOf(claim);
       const address = addressOf(claim);
-      if (holderOf(bucket, address) === undefined) {
-        this.#stopWaiting(bucket, owner, address);
-        bucket.holders.set(address, owner);
-        changed.add(owner);
-      } else this.#wait(bucket, owner, claim);
+      const owners = bucket.waiting.get(address) ?? new Map<string, C>();
+      bucket.waiting.set(address, owners.set(owner, claim));
+      this.#contested.add(bucket);
+      this.#unmet += 1;
+      touch(bucket, address);
     }
   }
 
-  #wait(bucket: Bucket<C>, owner: string, claim: C): void {
-    const address = addressOf(claim);
-    const owners = bucket.waiting.get(address) ?? new Map<string, C>();
-    bucket.waiting.set(address, owners);
-    if (!owners.has(owner)) this.#unmet += 1;
-    owners.set(owner, claim);
+  /** Assigns free addresses to the owners that wait for them, by name. */
+  #settle(bucket: Bucket<C>, touched: ReadonlySet<string>, changed: Set<string>): void {
+    const { wildcard, holders, waiting } = bucket;
+    // Every single address waits for the wildcard; the wildcard waits for all of them.
+    const all = touched.has(wildcard) ? [...waiting.keys()] : [wildcard, ...touched];
+    const free = all.filter((address) => holderOf(bucket, address) === undefined);
+    const candidates = free.flatMap((address) =>
+      Array.from(waiting.get(address) ?? [], ([owner]) => ({ owner, address })),
+    );
+    candidates.sort((a, b) => compare(a.owner, b.owner) || compare(a.address, b.address));
+    for (const { owner, address } of candidates) {
+      if (holderOf(bucket, address) !== undefined) continue;
+      this.#stopWaiting(bucket, owner, address);
+      holders.set(address, owner);
+      changed.add(owner);
+    }
   }
 
   #stopWaiting(bucket: Bucket<C>, owner: string, address: string): void {
     const owners = bucket.waiting.get(address);
     if (owners?.delete(owner) !== true) return;
     if (owners.size === 0) bucket.waiting.delete(address);
+    if (bucket.waiting.size === 0) this.#contested.delete(bucket);
     this.#unmet -= 1;
   }
 
@@ -151,7 +141,7 @@ export class ClaimTable<C extends Claim> {
     const key = bucketKey(claim);
     let bucket = this.#buckets.get(key);
     if (bucket === undefined) {
-      const wildcard = familyOf(addressOf(claim)) === 6 ? '::' : '0.0.0.0';
+      const wildcard = WILDCARD[familyOf(addressOf(claim))];
       bucket = { key, wildcard, holders: new Map(), waiting: new Map() };
       this.#buckets.set(key, bucket);
     }
@@ -161,12 +151,9 @@ export class ClaimTable<C extends Claim> {
 
 function unique<C extends Claim>(claims: readonly C[]): readonly C[] {
   if (claims.length < 2) return claims;
-  const byKey = new Map<string, C>();
-  for (const claim of claims) {
-    const key = claimKey(claim);
-    if (!byKey.has(key)) byKey.set(key, claim);
-  }
-  return byKey.size === claims.length ? claims : [...byKey.values()];
+  const keys = new Set(claims.map(claimKey));
+  if (keys.size === claims.length) return claims;
+  return claims.filter((claim) => keys.delete(claimKey(claim)));
 }
 
 function without<C extends Claim>(claims: readonly C[], others: readonly C[]): readonly C[] {
@@ -186,29 +173,6 @@ function addressOf({ address }: Claim): string {
 function bucketKey(claim: Claim): number {
   const family = familyOf(addressOf(claim)) === 6 ? 1 : 0;
   return claim.port * 4 + family * 2 + (claim.protocol === 'TCP' ? 1 : 0);
-}
-
-function changeOf<C extends Claim>(
-  changes: Map<Bucket<C>, BucketChange<C>>,
-  bucket: Bucket<C>,
-): BucketChange<C> {
-  let change = changes.get(bucket);
-  if (change === undefined) changes.set(bucket, (change = { released: new Set(), added: [] }));
-  return change;
-}
-
-/** Waiting claims that may be met now that these addresses are free: the others have the same holders. */
-function* waitingFor<C extends Claim>(
-  { waiting, wildcard, holders }: Bucket<C>,
-  released: ReadonlySet<string>,
-): Generator<Candidate<C>> {
-  if (released.size === 0) return;
-  // Every single address waits for the wildcard; the wildcard waits for all of them.
-  const addresses = released.has(wildcard) ? waiting.keys() : released;
-  const isLast = holders.size === 0 && !released.has(wildcard);
-  for (const address of isLast ? [wildcard, ...addresses] : addresses) {
-    for (const [owner, claim] of waiting.get(address) ?? []) yield { owner, claim };
-  }
 }
 
 function holderOf<C extends Claim>(

@@ -34,27 +34,30 @@ export type Exec = (command: Command) => Promise<Output>;
  */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
+interface Ending {
+  /** Undefined when it was killed. */
+  readonly exitCode?: number;
+  readonly stdout?: string;
+  readonly stderr?: string;
+  readonly cause?: unknown;
+}
+
 export class ExecError extends Error {
   override readonly name = 'ExecError';
   readonly failure: ExecFailure;
   readonly command: string;
-  /** Undefined when it was killed. */
   readonly exitCode: number | undefined;
   readonly stdout: string;
   readonly stderr: string;
 
-  constructor(
-    failure: ExecFailure,
-    command: Command,
-    detail: { exitCode?: number; stdout?: string; stderr?: string; cause?: unknown } = {},
-  ) {
+  constructor(failure: ExecFailure, command: Command, ending: Ending = {}) {
     const text = printable(command);
-    super(`${text}: ${reasonText(failure, command, detail)}`, { cause: detail.cause });
+    super(`${text}: ${reasonText(failure, command, ending)}`, { cause: ending.cause });
     this.failure = failure;
     this.command = text;
-    this.exitCode = detail.exitCode;
-    this.stdout = detail.stdout ?? '';
-    this.stderr = detail.stderr ?? '';
+    this.exitCode = ending.exitCode;
+    this.stdout = ending.stdout ?? '';
+    this.stderr = ending.stderr ?? '';
   }
 }
 
@@ -72,28 +75,32 @@ export function printable({ file, args }: Command): string {
 
 /** Runs programs of this host, with English messages. */
 export const systemExec: Exec = async (command) => {
-  const { file, args, stdin, timeoutMs: timeout, maxOutput: maxBuffer } = command;
   const { promise, resolve, reject } = Promise.withResolvers<Output>();
   const options = {
     env: { ...process.env, LC_ALL: 'C' },
-    timeout: timeout ?? DEFAULT_TIMEOUT_MS,
-    maxBuffer: maxBuffer ?? DEFAULT_MAX_OUTPUT,
+    timeout: command.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    maxBuffer: command.maxOutput ?? DEFAULT_MAX_OUTPUT,
     killSignal: 'SIGKILL',
   } as const;
   const fail = (cause: ExecFileException, printed?: Output): void => {
-    const exitCode = typeof cause.code === 'number' ? cause.code : undefined;
-    const failure = failureOf(cause);
-    const detail = { ...printed, ...(exitCode !== undefined && { exitCode }) };
-    reject(new ExecError(failure, command, failure === 'exit' ? detail : { ...detail, cause }));
+    const { code, killed = false } = cause;
+    if (typeof code === 'number') {
+      reject(new ExecError('exit', command, { ...printed, exitCode: code }));
+      return;
+    }
+    // After a signal, Node sets it to null.
+    const other = typeof code === 'string' ? 'system' : 'exit';
+    const failure = FAILURES[code ?? ''] ?? (killed ? 'timeout' : other);
+    reject(new ExecError(failure, command, { ...printed, cause }));
   };
   try {
-    const child = execFile(file, args, options, (error, stdout, stderr) => {
+    const child = execFile(command.file, command.args, options, (error, stdout, stderr) => {
       if (error === null) resolve({ stdout, stderr });
       else fail(error, { stdout, stderr });
     });
     // A program that exits without reading all its input breaks the pipe; its exit code says why.
     child.stdin?.on('error', () => undefined);
-    child.stdin?.end(stdin);
+    child.stdin?.end(command.stdin);
   } catch (cause) {
     // Most failures to start are reported to the callback, and a few are thrown.
     fail(cause as ExecFileException);
@@ -108,31 +115,20 @@ const FAILURES: Readonly<Record<string, ExecFailure>> = {
   ERR_CHILD_PROCESS_STDIO_MAXBUFFER: 'output',
 };
 
-function failureOf({ code, killed }: ExecFileException): ExecFailure {
-  const known = typeof code === 'string' ? FAILURES[code] : undefined;
-  if (known !== undefined) return known;
-  if (killed === true) return 'timeout';
-  return typeof code === 'string' ? 'system' : 'exit';
-}
-
 function reasonText(
   failure: ExecFailure,
-  command: Command,
-  { exitCode, stderr = '', cause }: { exitCode?: number; stderr?: string; cause?: unknown },
+  { timeoutMs = DEFAULT_TIMEOUT_MS, maxOutput = DEFAULT_MAX_OUTPUT }: Command,
+  { exitCode, stderr = '', cause }: Ending,
 ): string {
-  if (failure === 'system') {
-    return cause instanceof Error ? cause.message : 'it could not be started';
-  }
-  if (failure !== 'exit') {
-    return {
-      missing: 'the program is not installed',
-      'not-allowed': 'the program may not be run',
-      timeout: `killed after ${command.timeoutMs ?? DEFAULT_TIMEOUT_MS} ms`,
-      output: `killed because it printed more than ${command.maxOutput ?? DEFAULT_MAX_OUTPUT} bytes`,
-    }[failure];
-  }
   const how = exitCode === undefined ? 'a signal' : `code ${exitCode}`;
-  return /\S.*/.exec(stderr)?.[0].trim() ?? `it ended with ${how}`;
+  return {
+    missing: 'the program is not installed',
+    'not-allowed': 'the program may not be run',
+    exit: /\S.*/.exec(stderr)?.[0].trim() ?? `it ended with ${how}`,
+    timeout: `killed after ${timeoutMs} ms`,
+    output: `killed because it printed more than ${maxOutput} bytes`,
+    system: cause instanceof Error ? cause.message : 'it could not be started',
+  }[failure];
 }
 
 /**
@@ -197,9 +193,12 @@ export interface Tool {
   readonly excerpt?: (error: ExecError) => string;
 }
 
-/** Advice for a missing permission on Linux. */
-export const NET_ADMIN =
-  'give the process the capability CAP_NET_ADMIN in the network namespace of the host';
+/** A missing permission on Linux. */
+export const NOT_PERMITTED = {
+  pattern: /Permission denied|Operation not permitted|you must be root/,
+  code: 'KPNG_PORTAL_PERMISSION',
+  advice: 'give the process the capability CAP_NET_ADMIN in the network namespace of the host',
+} as const satisfies Diagnosis;
 
 /** Runs the program and returns its output. Rejects with a `ToolError`. `doing`: the action, for the message. */
 export async function runTool(
@@ -218,18 +217,17 @@ export async function runTool(
 /** Why a run of the program failed. `doing`: the action, for the message. */
 export function toolFailure(cause: unknown, doing: string, tool: Tool): ToolError {
   const { program, remedy, excerpt = ({ stderr }) => quoted(stderr) } = tool;
-  const failure = (code: ErrorCode, what: string): ToolError =>
-    new ToolError('host', code, `${doing}: ${what}`, { cause });
-  if (cause instanceof ToolError) return cause;
-  if (!(cause instanceof ExecError)) return failure('KPNG_PORTAL_FAILED', messageOf(cause));
-  if (cause.failure === 'missing') {
-    return failure('KPNG_PORTAL_TOOL_MISSING', missingText(program, remedy));
+  const isExec = cause instanceof ExecError;
+  if (isExec && cause.failure === 'exit') {
+    return diagnose(`${cause.stdout}\n${cause.stderr}`, excerpt(cause), doing, tool, cause);
   }
-  if (cause.failure === 'not-allowed') {
-    return failure('KPNG_PORTAL_PERMISSION', `${program} may not be run`);
-  }
-  if (cause.failure !== 'exit') return failure('KPNG_PORTAL_FAILED', cause.message);
-  return diagnose(`${cause.stdout}\n${cause.stderr}`, excerpt(cause), doing, tool, cause);
+  const [code, what]: [ErrorCode, string] =
+    isExec && cause.failure === 'missing'
+      ? ['KPNG_PORTAL_TOOL_MISSING', `there is no ${program} on the PATH; ${remedy}`]
+      : isExec && cause.failure === 'not-allowed'
+        ? ['KPNG_PORTAL_PERMISSION', `${program} may not be run`]
+        : ['KPNG_PORTAL_FAILED', messageOf(cause)];
+  return new ToolError('host', code, `${doing}: ${what}`, { cause });
 }
 
 /** The meaning of a program's output. `excerpt` is quoted. */
@@ -252,24 +250,18 @@ export function quoted(printed: string): string {
   return JSON.stringify((printed.trim().split('\n')[0] ?? '').trim().slice(0, 200));
 }
 
-export function missingText(program: string, remedy: string): string {
-  return `there is no ${program} on the PATH; ${remedy}`;
-}
-
 /**
  * Prints programs as shell lines instead of running them. Portals read the host through Node; it has no rules of
  * ours.
  */
 export function dryExec(write: (text: string) => Promise<void>): Exec {
-  const made: string[] = [];
   return async (command) => {
-    const { file, args, stdin = '' } = command;
+    const { file, args } = command;
     // There is no table of ours yet, and the failure would end a shell that runs the lines.
     if (file === 'nft' && args.includes('list')) throw new ExecError('exit', command);
     await write(shellText(command));
-    for (const [, name = ''] of stdin.matchAll(/^link add name (\S+) /gm)) made.push(name);
     const isListing = file === 'ip' && args.includes('address');
-    return { stdout: isListing ? JSON.stringify(links(made)) : '', stderr: '' };
+    return { stdout: isListing ? JSON.stringify(links()) : '', stderr: '' };
   };
 }
 
@@ -281,15 +273,11 @@ export function shellText(command: Command): string {
   return `${printable(command)} <<'EOF'\n${body}EOF\n`;
 }
 
-/** The interfaces of the host, and those that were made, as `ip -j` lists them. */
-function links(made: readonly string[]): object[] {
-  const there = Object.entries(networkInterfaces()).map(([ifname, list = []]) => {
-    const loopback = list.some(({ internal }) => internal);
-    return {
-      ifname,
-      flags: loopback ? ['UP', 'LOOPBACK'] : ['UP'],
-      addr_info: list.map(({ address }) => ({ local: address })),
-    };
-  });
-  return [...there, ...made.map((ifname) => ({ ifname, flags: ['UP'], addr_info: [] }))];
+/** The interfaces of the host, as `ip -j` lists them. */
+function links(): object[] {
+  return Object.entries(networkInterfaces()).map(([ifname, list = []]) => ({
+    ifname,
+    flags: list.some(({ internal }) => internal) ? ['UP', 'LOOPBACK'] : ['UP'],
+    addr_info: list.map(({ address }) => ({ local: address })),
+  }));
 }

@@ -1,12 +1,13 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { ListenSpec } from '../proxysocket/spec.ts';
+import { isEqual } from '../util/compare.ts';
 import { type Claim, ClaimTable } from './claims.ts';
-import type {
-  BoundPorts,
-  PortalPlan,
-  PortalProblem,
-  PortalSpec,
-  ServicePortPortals,
+import {
+  type BoundPorts,
+  type PortalPlan,
+  type PortalProblem,
+  type PortalSpec,
+  portalText,
+  type ServicePortPortals,
 } from './portal.ts';
 import { type PortAllocator, reservationKey } from './proxy-ports.ts';
 
@@ -19,14 +20,6 @@ interface Entry {
   listen: readonly ListenSpec[];
   /** Actual port of each of these; undefined, or no item: it is not open. */
   ports: readonly (number | undefined)[];
-  /** The engine opens new listeners, even if they look the same here. */
-  isReopened: boolean;
-}
-
-interface Step {
-  readonly entry: Entry;
-  readonly needed: readonly Listener[];
-  readonly kept: readonly ListenSpec[];
 }
 
 const NONE: readonly never[] = [];
@@ -43,8 +36,11 @@ export abstract class ListenPlan<C extends Claim> {
   readonly #claims = new ClaimTable<C>();
   /** Service ports that lack a proxy port. */
   readonly #waiting = new Set<string>();
-  /** Proxy ports of service ports that another program holds. */
-  readonly #foreign = new Map<string, Set<number>>();
+  /** Service ports whose proxy port has to be replaced. */
+  readonly #moving = new Set<string>();
+  /** The portals of service ports for which the host has no address, and their number. */
+  readonly #unavailable = new Map<string, readonly PortalSpec[]>();
+  #unavailableCount = 0;
   /** Released proxy ports: rules redirect to them until the plan is applied. */
   readonly #dropped: number[] = [];
   /** Service ports planned since `settle` was last called. */
@@ -54,7 +50,10 @@ export abstract class ListenPlan<C extends Claim> {
     this.#allocator = allocator;
   }
 
-  /** Called for each service port that is set. */
+  /** Why the host has no address for a portal. */
+  protected abstract readonly lack: string;
+
+  /** Called for each service port that is set. It reports portals without an address, see `noteUnavailable`. */
   protected abstract claimsOf(wanted: ServicePortPortals): readonly C[];
 
   /** The listeners for the claims that a service port holds. Equal ones are put together. */
@@ -68,42 +67,71 @@ export abstract class ListenPlan<C extends Claim> {
     for (const name of remove) this.#forget(name);
     const claims = new Map(set.map((wanted) => [wanted.servicePort, this.#remember(wanted)]));
     const changed = this.#claims.update(claims, remove);
-    const steps = new Map<string, Step>();
-    for (const names of [claims.keys(), changed, this.#foreign.keys()]) {
-      for (const name of names) this.#begin(name, steps);
-    }
-    if (this.#dropped.length > 0 || !this.#allocator.isExhausted) {
-      for (const name of this.#waiting) this.#begin(name, steps);
-    }
-    // Where the kernel chooses, the order does not matter.
-    const names = this.#allocator.hasRange ? [...steps.keys()].sort() : steps.keys();
     const listen = new Map<string, readonly ListenSpec[]>();
-    for (const name of names) {
-      const step = steps.get(name);
-      if (step !== undefined && this.#end(name, step)) listen.set(name, step.entry.listen);
+    this.#planAll(new Set([...claims.keys(), ...changed, ...this.#moving]), listen);
+    this.#moving.clear();
+    if (this.#dropped.length > 0) {
+      for (const port of this.#dropped) this.#allocator.release(port);
+      this.#dropped.length = 0;
+      this.#planAll(this.#waiting, listen);
     }
-    this.#releaseDropped();
     return listen;
   }
 
-  /** At most one conflict, and one lack of ports, each with their number. */
-  problems(): PortalProblem[] {
-    const conflict = this.#claims.problem();
-    const [waiting] = this.#waiting;
-    return [
-      ...(conflict === undefined ? [] : [conflict]),
-      ...(waiting === undefined
-        ? []
-        : [{ ...this.#allocator.exhausted(waiting), count: this.#waiting.size }]),
-    ];
+  wanted(name: string): ServicePortPortals | undefined {
+    return this.#entries.get(name)?.wanted;
   }
 
-  /** The `Portal.portTaken` of portals that choose ports. */
-  protected replacePort(name: string, listen: ListenSpec): void {
-    if (!this.isOnProxyPort(listen)) return;
-    const ports = this.#foreign.get(name);
-    if (ports === undefined) this.#foreign.set(name, new Set([listen.port]));
-    else ports.add(listen.port);
+  listen(name: string): readonly ListenSpec[] {
+    return this.#entries.get(name)?.listen ?? NONE;
+  }
+
+  /** At most one conflict, one lack of ports, and one lack of addresses, each with their number. */
+  problems(): PortalProblem[] {
+    const conflict = this.#claims.problem();
+    const problems = conflict === undefined ? [] : [conflict];
+    const [waiting] = this.#waiting;
+    if (waiting !== undefined) {
+      problems.push({ ...this.#allocator.exhausted(waiting), count: this.#waiting.size });
+    }
+    const [[servicePort, [portal]] = ['', []]] = this.#unavailable;
+    if (portal !== undefined) {
+      const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
+      const message = `${servicePort} cannot have ${portalText(portal)}: ${this.lack}`;
+      problems.push({ servicePort, code, message, count: this.#unavailableCount });
+    }
+    return problems;
+  }
+
+  /** Replaces the portals of a service port for which the host has no address. */
+  protected noteUnavailable(name: string, portals: readonly PortalSpec[]): void {
+    this.#unavailableCount += portals.length - (this.#unavailable.get(name)?.length ?? 0);
+    if (portals.length > 0) this.#unavailable.set(name, portals);
+    else this.#unavailable.delete(name);
+  }
+
+  /** See `Portal`. */
+  get choosesPorts(): boolean {
+    return this.#allocator.hasRange;
+  }
+
+  /** See `Portal`. */
+  portTaken(name: string, listen: ListenSpec): boolean {
+    const entry = this.#entries.get(name);
+    const index = listenerIndex(entry?.listen ?? NONE)(listen);
+    if (entry === undefined || index === -1 || !this.choosesPorts) return false;
+    if (!this.isOnProxyPort(listen) || !this.#allocator.hasOther) return false;
+    this.#allocator.reject(listen.port);
+    entry.listen = entry.listen.toSpliced(index, 1);
+    entry.ports = entry.ports.toSpliced(index, 1);
+    this.#moving.add(name);
+    return true;
+  }
+
+  /** See `Portal`. */
+  isPartlyOpen(name: string): boolean {
+    const { listen = NONE, ports = NONE } = this.#entries.get(name) ?? {};
+    return ports.length < listen.length || ports.includes(undefined);
   }
 
   /** Records the ports that listeners got. Returns the service ports that were planned since the last call. */
@@ -113,7 +141,6 @@ export abstract class ListenPlan<C extends Claim> {
       if (entry === undefined) continue;
       const indexOf = listenerIndex(list.map(({ listen }) => listen));
       entry.ports = entry.listen.map((spec) => list[indexOf(spec)]?.boundPort);
-      for (const { boundPort } of list) this.#foreign.get(name)?.delete(boundPort);
       this.#touched.add(name);
     }
     const touched = this.#touched;
@@ -125,101 +152,69 @@ export abstract class ListenPlan<C extends Claim> {
     return this.#entries.keys();
   }
 
-  protected wanted(name: string): ServicePortPortals | undefined {
-    return this.#entries.get(name)?.wanted;
-  }
-
   protected held(name: string): readonly C[] {
     return this.#claims.held(name);
   }
 
-  /** The listeners of a service port, and the port of each; undefined: it is not open. */
-  protected bound(name: string): [ListenSpec, port: number | undefined][] {
-    const { listen = NONE, ports = NONE } = this.#entries.get(name) ?? {};
-    return listen.map((spec, index) => [spec, ports[index]]);
-  }
-
   /** Finds the port of a listener of `listenersOf`; undefined: it is not open. */
   protected portsOf(name: string): (listener: Listener) => number | undefined {
-    const { listen = NONE, ports = NONE } = this.#entries.get(name) ?? {};
-    const indexOf = listenerIndex(listen);
-    return (listener) => ports[indexOf(listener)];
+    const ports = this.#entries.get(name)?.ports;
+    const indexOf = listenerIndex(this.listen(name));
+    return (listener) => ports?.[indexOf(listener)];
   }
 
   #forget(name: string): void {
-    for (const spec of this.#entries.get(name)?.listen ?? NONE) this.#drop(spec);
+    for (const spec of this.listen(name)) this.#drop(spec);
     this.#entries.delete(name);
     this.#waiting.delete(name);
-    this.#foreign.delete(name);
+    this.noteUnavailable(name, []);
     this.#touched.add(name);
   }
 
   #remember(wanted: ServicePortPortals): readonly C[] {
-    const previous = this.#entries.get(wanted.servicePort);
-    const { listen = NONE, ports = NONE } = previous ?? {};
-    const isReopened = previous !== undefined && protocolOf(previous.wanted) !== protocolOf(wanted);
-    this.#entries.set(wanted.servicePort, {
-      wanted,
-      listen,
-      ports: isReopened ? NONE : ports,
-      isReopened,
-    });
+    const { servicePort: name } = wanted;
+    const protocol = protocolOf(wanted);
+    const previous = this.wanted(name);
+    // With another protocol it is another service port: the engine opens its listeners again.
+    if (previous && protocol !== undefined && protocolOf(previous) !== protocol) this.#forget(name);
+    const { listen = NONE, ports = NONE } = this.#entries.get(name) ?? {};
+    this.#entries.set(name, { wanted, listen, ports });
     return this.claimsOf(wanted);
   }
 
-  /** Releases the ports that a service port no longer needs, or cannot use. */
-  #begin(name: string, steps: Map<string, Step>): void {
-    const entry = this.#entries.get(name);
-    if (entry === undefined || steps.has(name)) return;
-    const needed = withoutDuplicates(this.listenersOf(entry.wanted, this.#claims.held(name)));
-    const indexOf = listenerIndex(needed);
-    const foreign = this.#foreign.get(name);
-    const kept = entry.listen.filter((spec) => {
-      const isForeign = foreign?.has(spec.port) === true && this.#allocator.hasOther;
-      if (!isForeign && indexOf(spec) !== -1) return true;
-      if (isForeign) this.#allocator.reject(spec.port);
-      else this.#drop(spec);
-      foreign?.delete(spec.port);
-      return false;
-    });
-    if (needed.length === 0 || foreign?.size === 0) this.#foreign.delete(name);
-    steps.set(name, { entry, needed, kept });
-    this.#touched.add(name);
+  /** `changed` gets the service ports whose listeners differ. */
+  #planAll(names: ReadonlySet<string>, changed: Map<string, readonly ListenSpec[]>): void {
+    // Where the kernel chooses, the order does not matter.
+    for (const name of this.choosesPorts ? [...names].sort() : names) {
+      const entry = this.#entries.get(name);
+      if (entry !== undefined && this.#planOne(name, entry)) changed.set(name, entry.listen);
+    }
   }
 
-  /** Allocates the missing ports of a service port. Returns whether its listeners differ. */
-  #end(name: string, { entry, needed, kept }: Step): boolean {
-    const indexOf = listenerIndex(kept);
+  /** Releases ports that are no longer needed, and allocates missing ones. Returns whether the listeners differ. */
+  #planOne(name: string, entry: Entry): boolean {
+    this.#touched.add(name);
+    const needed = withoutDuplicates(this.listenersOf(entry.wanted, this.#claims.held(name)));
+    const isNeeded = listenerIndex(needed);
+    for (const spec of entry.listen) if (isNeeded(spec) === -1) this.#drop(spec);
+    const indexOf = listenerIndex(entry.listen);
     const now = needed.flatMap((listener): ListenSpec[] => {
-      const known = listener.port ?? kept[indexOf(listener)]?.port;
-      const port = known ?? this.#allocate(name, listener);
+      const { address, traffic, port: own } = listener;
+      const known = own ?? entry.listen[indexOf(listener)]?.port;
+      const port = known ?? this.#allocator.allocate(reservationKey(name, address, traffic));
       return port === undefined ? [] : [{ ...listener, port }];
     });
     if (now.length < needed.length) this.#waiting.add(name);
     else this.#waiting.delete(name);
-    if (!entry.isReopened && isDeepStrictEqual(now, entry.listen)) return false;
+    if (isEqual(now, entry.listen)) return false;
     entry.ports = entry.ports.length === 0 ? NONE : now.map(this.portsOf(name));
     // A copy has no spare capacity.
     entry.listen = [...now];
-    entry.isReopened = false;
     return true;
-  }
-
-  #allocate(name: string, { address, traffic }: Listener): number | undefined {
-    const key = reservationKey(name, address, traffic);
-    const port = this.#allocator.allocate(key);
-    if (port !== undefined) return port;
-    this.#releaseDropped();
-    return this.#allocator.allocate(key);
   }
 
   #drop(spec: ListenSpec): void {
     if (this.isOnProxyPort(spec)) this.#dropped.push(spec.port);
-  }
-
-  #releaseDropped(): void {
-    for (const port of this.#dropped) this.#allocator.release(port);
-    this.#dropped.length = 0;
   }
 }
 
@@ -247,7 +242,7 @@ const FEW = 16;
  * Finds the index of the listener of an address and kind of traffic, and of a port if both name one; -1: there is
  * none.
  */
-function listenerIndex(listeners: readonly Place[]): (of: Place) => number {
+export function listenerIndex(listeners: readonly Place[]): (of: Place) => number {
   const isSame = (one: Place, other: Place): boolean =>
     one.address === other.address &&
     one.traffic === other.traffic &&

@@ -4,10 +4,10 @@ import { isIP } from 'node:net';
 import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { KpngError } from '../errors.ts';
-import { type Family, familyOf } from '../util/family.ts';
+import { FAMILIES, type Family, familyOf, isWildcard, WILDCARD } from '../util/family.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
 import { compare } from './claims.ts';
-import { FAMILIES, type RuleConfig } from './rules/backend.ts';
+import type { RuleConfig } from './rules/backend.ts';
 
 /** Whether packets on bridges of this host may pass rules: `br_netfilter` is loaded, and there is a bridge. */
 export function hasBridges(root = '/'): boolean {
@@ -36,7 +36,7 @@ export function nodePortAddresses(
   for (const item of wanted.length === 0 ? ['all'] : wanted) {
     for (const address of resolveItem(item, host)) found.add(address);
   }
-  for (const wildcard of ['0.0.0.0', '::']) {
+  for (const wildcard of Object.values(WILDCARD)) {
     if (!found.has(wildcard)) continue;
     // The wildcard conflicts with single addresses, and covers them.
     for (const address of found) {
@@ -70,7 +70,7 @@ function primary(host: readonly HostAddress[]): string[] {
   const usable = host.filter(
     ({ address, loopback }) => !loopback && ipaddr.parse(address).range() !== 'linkLocal',
   );
-  return [4, 6].flatMap((family) => {
+  return FAMILIES.flatMap((family) => {
     const first = usable.find(({ address }) => isIP(address) === family);
     return first === undefined ? [] : [first.address];
   });
@@ -138,9 +138,8 @@ export function bindAddresses(
     );
   }
   const own = familyOf(bindAddress);
-  const wildcard: Record<Family, string> = { 4: '0.0.0.0', 6: '::' };
   return Object.fromEntries(
-    families.map((family) => [family, family === own ? given.toString() : wildcard[family]]),
+    families.map((family) => [family, family === own ? given.toString() : WILDCARD[family]]),
   );
 }
 
@@ -179,8 +178,4 @@ export function nodePortNetworks(
   );
   if (wanted.length === 0 || wanted.includes('all')) texts.push('0.0.0.0/0', '::/0');
   return { 4: networksOf(texts, 4), 6: networksOf(texts, 6) };
-}
-
-function isWildcard(address: string): boolean {
-  return address === '0.0.0.0' || address === '::';
 }

@@ -1,3 +1,4 @@
+import type { ErrorCode } from '../errors.ts';
 import type { ClusterClients, ListenSpec, Protocol, Traffic } from '../proxysocket/spec.ts';
 import type { HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort } from '../util/host-port.ts';
@@ -41,8 +42,7 @@ export interface ServicePortPortals {
 /** Portals that are unavailable for the same reason. One of them is described: there may be very many. */
 export interface PortalProblem {
   readonly servicePort: string;
-  /** A code of the error table, such as KPNG_PORTAL_CONFLICT. */
-  readonly code: string;
+  readonly code: ErrorCode;
   readonly message: string;
   /** How many there are. Default 1. */
   readonly count?: number;
@@ -51,9 +51,10 @@ export interface PortalProblem {
 /** New listeners of service ports whose listeners differ, including those that gain an address from another one. */
 export type PortalPlan = ReadonlyMap<string, readonly ListenSpec[]>;
 
+/** Listeners of a service port; without a port, they are not open. */
 export type BoundPorts = readonly [
   servicePort: string,
-  bound: readonly { readonly listen: ListenSpec; readonly boundPort: number }[],
+  bound: readonly { readonly listen: ListenSpec; readonly boundPort?: number }[],
 ];
 
 /**
@@ -76,8 +77,20 @@ export interface Portal {
   /** Plans the listen addresses, without side effects outside this object. Removals count first. */
   plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan;
 
-  /** Another program holds a port chosen by this portal. The next plan chooses another. Absent: it chooses none. */
-  portTaken?(servicePort: string, listen: ListenSpec): void;
+  /** A service port, as last planned. */
+  wanted(servicePort: string): ServicePortPortals | undefined;
+
+  /** Where a service port listens, as last planned. */
+  listen(servicePort: string): readonly ListenSpec[];
+
+  /** Whether it chooses the ports of listeners from a range. */
+  readonly choosesPorts: boolean;
+
+  /** Another program holds the port of a listener. Returns whether the next plan chooses another. */
+  portTaken(servicePort: string, listen: ListenSpec): boolean;
+
+  /** Whether a listener of a service port was not open at the last commit. */
+  isPartlyOpen(servicePort: string): boolean;
 
   /** The missing portals now. Called twice at each sync, so its cost must not depend on their number. */
   problems(): readonly PortalProblem[];

@@ -84,13 +84,9 @@ export class PortAllocator {
     return this.#range !== undefined;
   }
 
-  get isExhausted(): boolean {
-    return !this.hasOther && this.#foreign.length === 0;
-  }
-
   /** Whether a port is left that no other program is known to hold. */
   get hasOther(): boolean {
-    return this.#range === undefined || this.#free.length > 0 || this.#reserved.size > 0;
+    return this.#free.length > 0 || this.#reserved.size > 0;
   }
 
   /** Takes back a port that another program holds. It is allocated again only if no other is left. */

@@ -1,14 +1,8 @@
-import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
-import { type Family, familyOf } from '../util/family.ts';
+import type { Protocol } from '../proxysocket/spec.ts';
+import { FAMILIES, type Family, familyOf, WILDCARD } from '../util/family.ts';
 import { compare } from './claims.ts';
 import { type Listener, ListenPlan, protocolOf } from './listen-plan.ts';
-import {
-  portalText,
-  type PortalPlan,
-  type PortalProblem,
-  type PortalSpec,
-  type ServicePortPortals,
-} from './portal.ts';
+import type { PortalSpec, ServicePortPortals } from './portal.ts';
 import type { PortAllocator } from './proxy-ports.ts';
 
 /** A portal in one family, and the target of its traffic. */
@@ -31,13 +25,8 @@ export interface ProxyPort {
   readonly port: number;
 }
 
-interface RedirectPlanOptions {
-  readonly allocator: PortAllocator;
-  /** The bind addresses of proxy ports, by family; a missing family is not served. */
-  readonly bindAddresses: Readonly<Partial<Record<Family, string>>>;
-  /** Packets arrive unchanged at transparent sockets, see `ListenSpec`. Default: false. */
-  readonly transparent?: boolean;
-}
+/** The bind addresses of proxy ports, by family; a missing family is not served. */
+type BindAddresses = Readonly<Partial<Record<Family, string>>>;
 
 /**
  * Common to redirecting portals: the portals and proxy ports of each service port, and the resulting redirects.
@@ -46,34 +35,20 @@ interface RedirectPlanOptions {
  * same endpoints. A node port and a service address with the same port do not conflict.
  */
 export class RedirectPlan extends ListenPlan<PortalSpec> {
-  protected readonly bindAddresses: RedirectPlanOptions['bindAddresses'];
+  readonly #bindAddresses: BindAddresses;
   readonly #transparent: boolean;
   /** Those that the host has, of an address of a family, and of a node port. */
   readonly #families: Readonly<Record<Family | 'all', readonly Family[]>>;
-  /** The portals of service ports that no family of the host can serve, and their number. */
-  readonly #unservable = new Map<string, readonly PortalSpec[]>();
-  #unservableCount = 0;
+  protected readonly lack = 'the host does not have that address family';
 
-  constructor({ allocator, bindAddresses, transparent = false }: RedirectPlanOptions) {
+  /** `transparent`: packets arrive unchanged at transparent sockets, see `ListenSpec`. */
+  constructor(allocator: PortAllocator, bindAddresses: BindAddresses, transparent = false) {
     super(allocator);
-    this.bindAddresses = bindAddresses;
-    const all = ([4, 6] as const).filter((family) => bindAddresses[family] !== undefined);
+    this.#bindAddresses = bindAddresses;
+    const all = FAMILIES.filter((family) => bindAddresses[family] !== undefined);
     const only = (one: Family): Family[] => all.filter((family) => family === one);
     this.#families = { 4: only(4), 6: only(6), all };
     this.#transparent = transparent;
-  }
-
-  override plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
-    for (const name of remove) this.#noteUnservable(name, []);
-    return super.plan(set, remove);
-  }
-
-  override problems(): PortalProblem[] {
-    const [[servicePort, [portal]] = ['', []]] = this.#unservable;
-    if (portal === undefined) return super.problems();
-    const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
-    const message = `${servicePort} cannot have ${portalText(portal)}: the host does not have that address family`;
-    return [{ servicePort, code, message, count: this.#unservableCount }, ...super.problems()];
   }
 
   /** The redirects of the portals that a service port holds; empty if there is no such service port. */
@@ -101,27 +76,19 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
     const wanted = this.wanted(name);
     const protocol = wanted && protocolOf(wanted);
     if (protocol === undefined) return [];
-    return this.bound(name).flatMap(([{ address }, port]) =>
-      port === undefined ? [] : [{ family: familyOf(address), protocol, port }],
-    );
-  }
-
-  portTaken(servicePort: string, listen: ListenSpec): void {
-    this.replacePort(servicePort, listen);
+    const portOf = this.portsOf(name);
+    return this.listen(name).flatMap((spec) => {
+      const port = portOf(spec);
+      return port === undefined ? [] : [{ family: familyOf(spec.address), protocol, port }];
+    });
   }
 
   protected claimsOf({ servicePort, portals }: ServicePortPortals): readonly PortalSpec[] {
     const isServable = (portal: PortalSpec): boolean => this.#familiesOf(portal).length > 0;
     const others = portals.filter((portal) => !isServable(portal));
-    this.#noteUnservable(servicePort, others);
+    this.noteUnavailable(servicePort, others);
     // Not a copy, as there may be very many service ports.
     return others.length === 0 ? portals : portals.filter(isServable);
-  }
-
-  #noteUnservable(name: string, portals: readonly PortalSpec[]): void {
-    this.#unservableCount += portals.length - (this.#unservable.get(name)?.length ?? 0);
-    if (portals.length > 0) this.#unservable.set(name, portals);
-    else this.#unservable.delete(name);
   }
 
   /** One for each family and kind of traffic of the portals. */
@@ -145,7 +112,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
 
   /** The listener of a portal in a family that the host has. */
   #listenerFor({ splitTraffic }: ServicePortPortals, portal: PortalSpec, family: Family): Listener {
-    const address = this.bindAddresses[family] ?? '';
+    const address = this.#bindAddresses[family] ?? '';
     const { protocol, port, clusterClients } = portal;
     const traffic = splitTraffic ? portal.traffic : 'internal';
     const more = splitTraffic && clusterClients !== undefined ? { clusterClients } : undefined;
@@ -156,7 +123,7 @@ export class RedirectPlan extends ListenPlan<PortalSpec> {
       return { address, port: 0, traffic, transparent, ...more };
     }
     // Answers have to come from the address and port that the client has sent to.
-    const own = portal.address ?? (family === 4 ? '0.0.0.0' : '::');
+    const own = portal.address ?? WILDCARD[family];
     return { address: own, port, traffic, transparent: [], ...more };
   }
 }

@@ -4,6 +4,7 @@ import type { Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
 import { MAX_TIMER_MS } from '../util/clock.ts';
 import { parseDuration } from '../util/duration.ts';
 import { canonicalNetwork } from './portals.ts';
+import type { ServiceProblems } from './service-limits.ts';
 
 const PREFIX = 'kpng-userspace.io/';
 /** How long a UDP session may be idle, as `30s` or `1m30s`. */
@@ -20,24 +21,20 @@ type Options = Partial<
   Pick<ServicePortSpec, 'udpIdleTimeoutMs' | 'keepsClients' | 'proxyProtocol' | 'proxyProtocolFrom'>
 >;
 
-interface ReadOptions {
-  readonly options: Readonly<Record<Protocol, Options>>;
-  readonly problems: readonly string[];
-}
+type OptionsOf = Record<Protocol, Options>;
 
-const NO_OPTIONS: ReadOptions = { options: { TCP: {}, UDP: {} }, problems: [] };
+const NO_OPTIONS: OptionsOf = { TCP: {}, UDP: {} };
 
-/** Options of service ports by protocol. Invalid values are left out, with an error message for each. */
-export function readAnnotations(service: Service): ReadOptions {
+/** Options of service ports by protocol. Invalid values are left out. */
+export function readAnnotations(service: Service, problems: ServiceProblems): Readonly<OptionsOf> {
   const { annotations, externalTrafficToLocal, internalTrafficToLocal } = service;
   const isPlain = !Object.keys(annotations).some((name) => name.startsWith(PREFIX));
   if (isPlain && !externalTrafficToLocal) return NO_OPTIONS;
-  const options: Record<Protocol, Options> = { TCP: {}, UDP: {} };
-  const problems: string[] = [];
+  const options: OptionsOf = { TCP: {}, UDP: {} };
   const read = (name: string, wanted: string, use: (text: string) => boolean): void => {
     const text = annotations[name];
     if (text === undefined || use(text)) return;
-    problems.push(`the annotation ${name} ${JSON.stringify(text)} is not ${wanted}`);
+    problems.add(`the annotation ${name} ${JSON.stringify(text)} is not ${wanted}`);
   };
   read(UDP_IDLE, 'a duration such as 30s', (text) => {
     const ms = parseDuration(text);
@@ -57,7 +54,9 @@ export function readAnnotations(service: Service): ReadOptions {
     return proxyProtocolFrom.length === networks.length;
   });
   const choices =
-    'client with externalTrafficPolicy: Local, as endpoints of other nodes answer past this one, or node';
+    annotations[CLIENT_ADDRESS] === 'client'
+      ? 'possible without externalTrafficPolicy: Local, as endpoints of other nodes answer past this one'
+      : 'client or node';
   let keeps = externalTrafficToLocal;
   read(CLIENT_ADDRESS, choices, (text) => {
     if (text === 'node') keeps = false;
@@ -68,5 +67,5 @@ export function readAnnotations(service: Service): ReadOptions {
     options.TCP = { ...options.TCP, keepsClients };
     options.UDP = { ...options.UDP, keepsClients };
   }
-  return { options, problems };
+  return options;
 }

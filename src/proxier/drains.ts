@@ -14,11 +14,10 @@ export type Drain =
 /** Maximum number of drains: each is checked whenever a service port changes. */
 export const MAX_DRAINS = 1000;
 
+type Spec = Pick<ServicePortSpec, 'name' | 'endpoints'>;
+
 /** The desired service ports, by name, before drains apply. */
-export type Drainable = ReadonlyMap<
-  string,
-  { readonly spec: Pick<ServicePortSpec, 'name' | 'endpoints'> }
->;
+export type Drainable = ReadonlyMap<string, { readonly spec: Spec }>;
 
 /** A recorded drain or undrain. */
 export interface DrainChange {
@@ -61,15 +60,12 @@ export class Drains {
   isEndpointDrained(name: string, endpoint: string): boolean {
     if (this.#drains.size === 0) return false;
     const kind = 'endpoint';
-    return (
-      this.#drains.has(keyOf({ kind, endpoint })) ||
-      this.#drains.has(keyOf({ kind, endpoint, service: name })) ||
-      this.#drains.has(keyOf({ kind, endpoint, service: serviceOf(name) }))
-    );
+    const owners = [{}, { service: name }, { service: serviceOf(name) }];
+    return owners.some((owner) => this.#drains.has(keyOf({ kind, endpoint, ...owner })));
   }
 
   /** The service port for the engine; the same object while nothing is drained. */
-  specOf<Spec extends Pick<ServicePortSpec, 'name' | 'endpoints'>>(spec: Spec): Spec {
+  specOf<S extends Spec>(spec: S): S {
     if (this.#drains.size === 0) return spec;
     const all = this.isDrained(spec.name);
     const endpoints = spec.endpoints.map((endpoint) => {
@@ -86,9 +82,12 @@ export class Drains {
   drain(drain: Drain, ports: Drainable): DrainChange {
     const names = concerned(drain, ports);
     if (names.length === 0 && drain.kind !== 'process') {
-      const { service } = drain;
+      const { kind, service } = drain;
       const hint = service === undefined ? '' : nameHint(service, ports.keys());
-      throw new KpngError('KPNG_ADMIN_REFUSED', `there is no ${wordsOf(drain)}${hint}`);
+      const of = service === undefined ? '' : JSON.stringify(service);
+      const what =
+        kind === 'service' ? of : `${JSON.stringify(drain.endpoint)}${of && ` of ${of}`}`;
+      throw new KpngError('KPNG_ADMIN_REFUSED', `there is no ${kind} ${what}${hint}`);
     }
     const key = keyOf(drain);
     if (!this.#drains.has(key) && this.#drains.size >= MAX_DRAINS) {
@@ -133,18 +132,13 @@ export function serviceOf(name: string): string {
 }
 
 function concerned(drain: Drain, ports: Drainable): string[] {
-  if (drain.kind === 'process') return [...ports.keys()];
-  const { service } = drain;
-  const names = service === undefined ? [...ports.keys()] : portsOf(service, ports);
-  if (drain.kind === 'service') return names;
-  return names.filter((name) =>
-    ports.get(name)?.spec.endpoints.some((each) => textOf(each) === drain.endpoint),
-  );
-}
-
-function portsOf(service: string, ports: Drainable): string[] {
-  if (service.includes(':')) return ports.has(service) ? [service] : [];
-  return [...ports.keys()].filter((name) => serviceOf(name) === service);
+  const service = drain.kind === 'process' ? undefined : drain.service;
+  return [...ports.values()].flatMap(({ spec: { name, endpoints } }) => {
+    const isOther = service !== undefined && service !== name && service !== serviceOf(name);
+    if (isOther) return [];
+    if (drain.kind !== 'endpoint') return name;
+    return endpoints.some((each) => textOf(each) === drain.endpoint) ? name : [];
+  });
 }
 
 function textOf({ address, port }: EndpointSpec): string {
@@ -152,14 +146,5 @@ function textOf({ address, port }: EndpointSpec): string {
 }
 
 function keyOf(drain: Drain): string {
-  if (drain.kind === 'process') return 'process';
-  if (drain.kind === 'service') return `service ${drain.service}`;
-  return `endpoint ${drain.endpoint} ${drain.service ?? ''}`;
-}
-
-function wordsOf(drain: Drain): string {
-  if (drain.kind === 'process') return 'service port';
-  if (drain.kind === 'service') return `service ${JSON.stringify(drain.service)}`;
-  const where = drain.service === undefined ? '' : ` of ${JSON.stringify(drain.service)}`;
-  return `endpoint ${JSON.stringify(drain.endpoint)}${where}`;
+  return `${drain.kind} ${drainText(drain)}`;
 }

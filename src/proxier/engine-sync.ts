@@ -1,7 +1,10 @@
+import { listenerIndex } from '../portal/listen-plan.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
-import type { EngineChange, ListenSpec, Protocol, ServicePortSpec } from '../proxysocket/spec.ts';
-import { isEqual } from '../util/compare.ts';
+import type { EngineChange, ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
+import type { Clock, Timer } from '../util/clock.ts';
+import { isEqual, put } from '../util/compare.ts';
+import type { ServicePortChange } from './events.ts';
 
 export interface Applied {
   readonly spec: ServicePortSpec;
@@ -9,71 +12,59 @@ export interface Applied {
 }
 
 /** The effect of a batch on one service port. */
-export interface Step {
-  readonly kind: 'added' | 'changed' | 'removed' | 'endpointsChanged';
-  readonly servicePort: string;
-  readonly protocol: Protocol;
-  readonly portals: readonly PortalSpec[];
+export type Step = Omit<ServicePortChange, 'kind'> & {
+  readonly kind: ServicePortChange['kind'] | 'endpointsChanged';
+};
+
+/** How long a listener stays open after the rules no longer redirect to it. Milliseconds. */
+export const LINGER_MS = 2_000;
+
+/** Maximum number of service ports with lingering listeners; beyond it, the oldest close early. */
+export const MAX_LINGERING = 1_024;
+
+export interface EngineSyncOptions {
+  readonly engine: Engine;
+  readonly clock: Clock;
+  /** The desired state of a service port; undefined: none. */
+  readonly wanted: (name: string) => Applied | undefined;
+  /**
+   * Called when surplus listeners may close, which the next `flush` does. If present, listeners that are no longer
+   * wanted stay open for a while, unless another service port needs their address.
+   */
+  readonly onLate: (() => void) | undefined;
 }
 
 /** Keeps an engine in step with the desired state, with minimal batches. */
 export class EngineSync {
-  readonly #engine: Engine;
-  readonly #wanted: (name: string) => Applied | undefined;
-  readonly #keepsListeners: boolean;
+  readonly #options: EngineSyncOptions;
   readonly #applied = new Map<string, Applied>();
   /** Service ports of failed batches: their state in the engine is unknown. */
   readonly #uncertain = new Set<string>();
   /** Service ports with surplus listeners, as they are without them. */
   readonly #surplus = new Map<string, Applied | undefined>();
+  /** When these close, earliest first; absent: the rules may still redirect to them. */
+  readonly #due = new Map<string, number>();
+  #timer: Timer | undefined;
 
-  /**
-   * `wanted`: the desired state of a service port; undefined: none. `keepsListeners`: whether listeners that are no
-   * longer wanted stay open, as `surplus` until `closeSurplus`, unless another service port needs their address.
-   */
-  constructor(
-    engine: Engine,
-    wanted: (name: string) => Applied | undefined,
-    keepsListeners: boolean,
-  ) {
-    this.#engine = engine;
-    this.#wanted = wanted;
-    this.#keepsListeners = keepsListeners;
-  }
-
-  has(name: string): boolean {
-    return this.#applied.has(name);
+  constructor(options: EngineSyncOptions) {
+    this.#options = options;
   }
 
   /**
    * Applies the differences of these service ports in one batch. Rejects with the engine's error; the next batch sets
-   * the changed ones from scratch then.
+   * the changed ones from scratch then. `names`: each once.
    */
-  flush(names: Iterable<string>): Promise<Step[]> {
-    const all = this.#surplus.size === 0 ? names : new Set([...names, ...this.surplus()]);
-    return this.#flush(all, this.#keepsListeners);
-  }
-
-  surplus(): Iterable<string> {
-    return this.#surplus.keys();
-  }
-
-  /** Closes the surplus listeners of these service ports. Rejects as `flush` does. */
-  async closeSurplus(names: readonly string[]): Promise<void> {
-    await this.#flush(
-      names.filter((name) => this.#surplus.has(name)),
-      false,
-    );
-  }
-
-  /** `names`: each once. */
-  async #flush(names: Iterable<string>, keepsListeners: boolean): Promise<Step[]> {
-    const states = Array.from(names, (name) => ({ name, after: this.#wanted(name) }));
-    const owners = keepsListeners ? ownersIn(states) : undefined;
+  async flush(names: Iterable<string>): Promise<Step[]> {
+    const { engine, wanted, onLate } = this.#options;
+    const all = this.#surplus.size === 0 ? names : new Set([...names, ...this.#surplus.keys()]);
+    const states = Array.from(all, (name) => ({ name, after: wanted(name) }));
+    const places = onLate && placesIn(states);
+    const closing = this.#closing();
     const planned = states.map(({ name, after }) => {
       const before = this.#applied.get(name);
       const isUncertain = this.#uncertain.has(name);
-      const now = owners === undefined || isUncertain ? after : withOld(after, before, owners);
+      const isKept = places !== undefined && !isUncertain && !closing.has(name);
+      const now = isKept ? withOld(after, before, places) : after;
       const change = isUncertain ? setOrRemove(name, now) : changeBetween(name, before, now);
       // A service port with only surplus listeners has been reported as removed.
       const reported = this.#surplus.has(name) ? this.#surplus.get(name) : before;
@@ -81,67 +72,88 @@ export class EngineSync {
     });
     const changes = planned.flatMap(({ change }) => change ?? []);
     try {
-      if (changes.length > 0) await this.#engine.apply(changes);
+      if (changes.length > 0) await engine.apply(changes);
     } catch (error) {
       for (const { name, change } of planned) if (change !== undefined) this.#uncertain.add(name);
       throw error;
     }
     for (const { name, after, now } of planned) {
-      if (now === undefined) this.#applied.delete(name);
-      else this.#applied.set(name, now);
+      put(this.#applied, name, now);
       this.#uncertain.delete(name);
-      if (now === after) this.#surplus.delete(name);
-      else this.#surplus.set(name, after);
+      if (now === after) {
+        this.#surplus.delete(name);
+        this.#due.delete(name);
+      } else this.#surplus.set(name, after);
     }
     return planned.flatMap(({ step }) => step ?? []);
   }
+
+  /** Service ports have changed: the wait for their surplus listeners starts over with `closeLater`. */
+  keepSurplus(names: Iterable<string>): void {
+    for (const name of names) this.#due.delete(name);
+  }
+
+  /**
+   * Closes surplus listeners some time after the rules have changed: a redirected connection may still be in its
+   * handshake, or retransmit its SYN a second later, and would be refused or reset. Those already waiting keep their
+   * time.
+   */
+  closeLater(): void {
+    const { clock, onLate } = this.#options;
+    const due = clock.now() + LINGER_MS;
+    for (const name of this.#surplus.keys()) if (!this.#due.has(name)) this.#due.set(name, due);
+    this.#timer?.cancel();
+    const [first] = this.#due.values();
+    if (first === undefined) return;
+    const left = this.#due.size > MAX_LINGERING ? 0 : Math.max(0, first - clock.now());
+    this.#timer = clock.setTimer(left, () => onLate?.());
+  }
+
+  /** Closes no more listeners. Idempotent. */
+  stop(): void {
+    this.#timer?.cancel();
+  }
+
+  /** The service ports whose surplus listeners have waited for long enough, and the oldest ones above the limit. */
+  #closing(): ReadonlySet<string> {
+    const now = this.#options.clock.now();
+    const early = this.#due.size - MAX_LINGERING;
+    const due = [...this.#due].filter(([, at], index) => index < early || at <= now);
+    return new Set(due.map(([name]) => name));
+  }
 }
 
-type Owners = ReadonlyMap<string, string>;
-
-/** The service ports that are to listen at addresses with a fixed port; each can have only one. */
-function ownersIn(states: readonly { readonly after: Applied | undefined }[]): Owners {
-  const owners = new Map<string, string>();
+/** Addresses with a fixed port at which service ports are to listen; only one can have each. */
+function placesIn(states: readonly { readonly after: Applied | undefined }[]): Set<string> {
+  const places = new Set<string>();
   for (const { after } of states) {
     if (after === undefined) continue;
-    const { name, protocol, listen } = after.spec;
-    for (const each of listen) if (each.port !== 0) owners.set(portKey(protocol, each), name);
+    for (const each of after.spec.listen) if (each.port !== 0) places.add(placeOf(after, each));
   }
-  return owners;
+  return places;
 }
 
-function portKey(protocol: Protocol, { address, port }: ListenSpec): string {
+function placeOf({ spec: { protocol } }: Applied, { address, port }: ListenSpec): string {
   return `${protocol} ${address} ${port}`;
 }
 
-/** A service port with its previous listeners in addition to the new ones, except those that others want. */
+/** A service port with its previous listeners in addition to the new ones, except those at `places`. */
 function withOld(
   after: Applied | undefined,
   before: Applied | undefined,
-  owners: Owners,
+  places: ReadonlySet<string>,
 ): Applied | undefined {
   // A changed protocol makes it another service port, whose listeners close with the old one.
   if (before === undefined || (after ?? before).spec.protocol !== before.spec.protocol)
     return after;
-  const { name, protocol, listen: old } = before.spec;
   const listen = after?.spec.listen ?? [];
-  const isWanted = isAmong(listen);
-  const kept = old.filter(
-    (each) => !isWanted(each) && (owners.get(portKey(protocol, each)) ?? name) === name,
-  );
+  const indexOf = listenerIndex(listen);
+  const isKept = (each: ListenSpec): boolean =>
+    indexOf(each) === -1 && !places.has(placeOf(before, each));
+  const kept = before.spec.listen.filter(isKept);
   if (kept.length === 0) return after;
   const { spec, portals } = after ?? before;
   return { spec: { ...spec, listen: [...listen, ...kept] }, portals };
-}
-
-/** Whether one of the listeners has the address, port and kind of traffic of another: the engine treats them as the same. */
-export function isAmong(all: readonly ListenSpec[]): (one: ListenSpec) => boolean {
-  const keys = new Set(all.map(listenerKey));
-  return (one) => keys.has(listenerKey(one));
-}
-
-function listenerKey({ address, port, traffic }: ListenSpec): string {
-  return `${address} ${port} ${traffic}`;
 }
 
 function setOrRemove(name: string, after: Applied | undefined): EngineChange {

@@ -5,7 +5,7 @@ import type { Protocol } from '../proxysocket/spec.ts';
 import { typedChannel } from '../util/channel.ts';
 
 /** A change set is applied: the engine listens, and the portals redirect to it. */
-export interface ProxierSynced {
+export const proxierSynced = typedChannel<{
   durationMs: number;
   services: number;
   servicePorts: number;
@@ -16,21 +16,23 @@ export interface ProxierSynced {
   /** Portals, affinity or timeouts changed, or a listen address was gained or lost. */
   changed: number;
   endpointsChanged: number;
-}
+}>('proxier:synced');
 
 /** A change set could not be applied; the previous state stays. */
-export interface ProxierSyncFailed {
+export const proxierSyncFailed = typedChannel<{
   durationMs: number;
   error: KpngError;
-}
+}>('proxier:sync-failed');
 
 /** A service port changed, other than in its endpoints. */
-export interface ServicePortChanged {
+export interface ServicePortChange {
   kind: 'added' | 'changed' | 'removed';
   servicePort: string;
   protocol: Protocol;
   portals: readonly PortalSpec[];
 }
+
+export const servicePortChanged = typedChannel<ServicePortChange>('proxier:service-port');
 
 /** A problem that prevents part of the state from being proxied. */
 export interface Problem {
@@ -49,7 +51,4 @@ export interface ProblemChanged {
   problem: Problem;
 }
 
-export const proxierSynced = typedChannel<ProxierSynced>('proxier:synced');
-export const proxierSyncFailed = typedChannel<ProxierSyncFailed>('proxier:sync-failed');
-export const servicePortChanged = typedChannel<ServicePortChanged>('proxier:service-port');
 export const problemChanged = typedChannel<ProblemChanged>('proxier:problem');

@@ -1,16 +1,14 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { IPFilter, PortMapping, Service } from '../api/generated/localv1/api.ts';
-import type { KpngError } from '../errors.ts';
 import type { PortalKind, PortalSpec } from '../portal/portal.ts';
 import type { Protocol } from '../proxysocket/spec.ts';
 import { isPort } from '../util/port-range.ts';
 import {
   MAX_SERVICE_ADDRESSES,
   MAX_SERVICE_RANGES,
-  problemOf,
   quoted,
-  tooMany,
+  type ServiceProblems,
 } from './service-limits.ts';
 
 export interface ServiceAddress {
@@ -29,27 +27,14 @@ const KINDS = [
   ['loadBalancerIP', 'load-balancer IP', 'loadBalancerIPs'],
 ] as const;
 
-/** The addresses of a service, independent of its ports. */
-export interface ServiceAddresses {
-  readonly addresses: readonly ServiceAddress[];
-  readonly problems: readonly KpngError[];
-}
-
 /**
- * The addresses of a service, each once: cluster IPs, external IPs, load-balancer IPs.
+ * The addresses of a service, independent of its ports, each once: cluster IPs, external IPs, load-balancer IPs.
  *
  * Source ranges belong to the load-balancer IPs, or to the target IPs of their filter. An address without valid
  * ranges stays closed.
  */
-export function serviceAddresses(key: string, service: Service): ServiceAddresses {
-  const problems: KpngError[] = [];
-  const invalid = (message: string): void => void problems.push(problemOf(key, message));
-  const filters = readFilters(service.ipFilters, invalid);
-  const ranges = service.ipFilters.reduce((sum, filter) => sum + filter.sourceRanges.length, 0);
-  if (ranges > MAX_SERVICE_RANGES) {
-    const leftOut = 'clients in the further ones are refused';
-    problems.push(tooMany(key, 'source ranges', ranges, MAX_SERVICE_RANGES, leftOut));
-  }
+export function serviceAddresses(service: Service, problems: ServiceProblems): ServiceAddress[] {
+  const rangesOf = readFilters(service.ipFilters, problems);
   const addresses: ServiceAddress[] = [];
   let seen = 0;
   for (const [kind, label, list] of KINDS) {
@@ -61,22 +46,23 @@ export function serviceAddresses(key: string, service: Service): ServiceAddresse
         if (seen > MAX_SERVICE_ADDRESSES) continue;
         const address = canonicalAddress(text);
         if (address === undefined) {
-          invalid(`the ${label} ${quoted(text)} is not the address of a host`);
+          problems.add(`the ${label} ${quoted(text)} is not the address of a host`);
           continue;
         }
         if (addresses.some((each) => each.address === address)) continue;
-        const sourceRanges = rangesFor(filters, kind, address);
-        if (sourceRanges === 'none readable') {
-          invalid(`the ${label} ${address} stays closed: none of its source ranges is a network`);
-        } else addresses.push({ kind, address, sourceRanges });
+        const sourceRanges = rangesOf(kind, address);
+        if (sourceRanges !== undefined) addresses.push({ kind, address, sourceRanges });
+        else {
+          problems.add(
+            `the ${label} ${address} stays closed: none of its source ranges is a network`,
+          );
+        }
       }
     }
   }
-  if (seen > MAX_SERVICE_ADDRESSES) {
-    const leftOut = 'the further ones are left out';
-    problems.push(tooMany(key, 'addresses', seen, MAX_SERVICE_ADDRESSES, leftOut));
-  }
-  return { addresses, problems };
+  const leftOut = 'the further ones are left out';
+  problems.check('addresses', seen, MAX_SERVICE_ADDRESSES, leftOut);
+  return addresses;
 }
 
 /** The portals of one service port. `nodePort` is 0 for none. */
@@ -106,63 +92,52 @@ export function portalsOf(
   return portals;
 }
 
-interface ReadFilters {
-  /** The ranges of filters without target addresses, which apply to the load-balancer IPs. */
-  readonly general: readonly string[] | undefined;
-  readonly byAddress: ReadonlyMap<string, readonly (readonly string[])[]>;
-}
+/** The allowed clients of an address: all, if empty; none, if undefined. */
+type RangesOf = (kind: PortalKind, address: string) => readonly string[] | undefined;
 
-const NO_FILTERS: ReadFilters = { general: undefined, byAddress: new Map() };
+const UNFILTERED: RangesOf = () => NONE;
 
-/** A filter without ranges limits nothing. One beyond the limit has no valid ranges. */
-function readFilters(
-  filters: readonly IPFilter[],
-  invalid: (message: string) => void,
-): ReadFilters {
-  if (filters.length === 0) return NO_FILTERS;
-  const general: (readonly string[])[] = [];
-  const byAddress = new Map<string, (readonly string[])[]>();
-  let left = MAX_SERVICE_RANGES;
+/**
+ * Filters without target addresses apply to the load-balancer IPs. A filter without ranges limits nothing. One beyond
+ * the limit has no valid ranges.
+ */
+function readFilters(filters: readonly IPFilter[], problems: ServiceProblems): RangesOf {
+  if (filters.length === 0) return UNFILTERED;
+  /** By address; undefined: the load-balancer IPs. */
+  const byTarget = new Map<string | undefined, (readonly string[])[]>();
+  let count = 0;
   for (const { sourceRanges, targetIPs } of filters) {
     if (sourceRanges.length === 0) continue;
-    const ranges = readRanges(sourceRanges.slice(0, left), invalid);
-    left -= Math.min(left, sourceRanges.length);
+    const ranges: string[] = [];
+    for (const text of sourceRanges.slice(0, Math.max(0, MAX_SERVICE_RANGES - count))) {
+      const network = canonicalNetwork(text);
+      if (network !== undefined) ranges.push(network);
+      else problems.add(`the source range ${quoted(text)} is not a network such as 192.0.2.0/24`);
+    }
+    count += sourceRanges.length;
     const targets = [...(targetIPs?.v4 ?? []), ...(targetIPs?.v6 ?? [])];
-    if (targets.length === 0) general.push(ranges);
-    for (const text of targets) {
-      const address = canonicalAddress(text) ?? text;
-      const lists = byAddress.get(address);
-      if (lists === undefined) byAddress.set(address, [ranges]);
+    for (const text of targets.length === 0 ? [undefined] : targets) {
+      const target = text && (canonicalAddress(text) ?? text);
+      const lists = byTarget.get(target);
+      if (lists === undefined) byTarget.set(target, [ranges]);
       else lists.push(ranges);
     }
   }
-  return { general: general.length === 0 ? undefined : joined(general), byAddress };
+  const leftOut = 'clients in the further ones are refused';
+  problems.check('source ranges', count, MAX_SERVICE_RANGES, leftOut);
+  const general = joined(byTarget.get(undefined));
+  return (kind, address) => {
+    const shared = kind === 'loadBalancerIP' ? general : undefined;
+    const own = byTarget.get(address);
+    if (shared === undefined && own === undefined) return NONE;
+    const ranges = own === undefined ? shared : joined([shared ?? [], ...own]);
+    return ranges?.length === 0 ? undefined : ranges;
+  };
 }
 
-function joined(lists: readonly (readonly string[])[]): string[] {
-  return [...new Set(lists.flat())].sort();
-}
-
-function readRanges(texts: readonly string[], invalid: (message: string) => void): string[] {
-  return texts.flatMap((text) => {
-    const network = canonicalNetwork(text);
-    if (network !== undefined) return [network];
-    invalid(`the source range ${quoted(text)} is not a network such as 192.0.2.0/24`);
-    return [];
-  });
-}
-
-/** The ranges of all filters for an address; empty if there is no filter for it. */
-function rangesFor(
-  { general, byAddress }: ReadFilters,
-  kind: PortalKind,
-  address: string,
-): readonly string[] | 'none readable' {
-  const mine = kind === 'loadBalancerIP' ? general : undefined;
-  const own = byAddress.get(address);
-  if (mine === undefined && own === undefined) return NONE;
-  const ranges = own === undefined ? (mine ?? []) : joined([mine ?? [], ...own]);
-  return ranges.length === 0 ? 'none readable' : ranges;
+/** Each once, sorted. */
+function joined(lists: readonly (readonly string[])[] | undefined): readonly string[] | undefined {
+  return lists && [...new Set(lists.flat())].sort();
 }
 
 /** In canonical form: unspecified, multicast, broadcast. Linux binds TCP listeners to the latter two. */

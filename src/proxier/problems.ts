@@ -5,7 +5,7 @@ import type { Protocol } from '../proxysocket/spec.ts';
 import { Subscriptions } from '../util/channel.ts';
 import type { Clock, Timer } from '../util/clock.ts';
 import { problemChanged, type Problem } from './events.ts';
-import { causeOf, knownCode, type ListenFailure, listenProblem, portalProblem } from './report.ts';
+import { causeOf, type ListenFailure, listenProblem, portalProblem } from './report.ts';
 
 /** Listeners recover one by one; their changes are published together after this long. Milliseconds. */
 const PUBLISH_DELAY_MS = 1000;
@@ -42,7 +42,7 @@ export class Problems {
   #portalKeys: readonly string[] = [];
   #listenerKeys: readonly string[] = [];
   /** The process that holds the first address in use, looked up once. */
-  #holder: { readonly address: string; readonly text: string | undefined } | undefined;
+  #holder: Record<'address' | 'text', string | undefined> | undefined;
   /** Whether listeners have unpublished changes. */
   #hasNews = false;
   #timer: Timer | undefined;
@@ -53,7 +53,7 @@ export class Problems {
     this.#events.on(listenerFailed, ({ servicePort, protocol, listen, code, error }) => {
       if (!options.isOurs(servicePort)) return;
       const cause = systemWord(error);
-      this.#addFailure({ servicePort, protocol, listen, code: knownCode(code), cause });
+      this.#addFailure({ servicePort, protocol, listen, code, cause });
     });
     this.#events.on(listenerOpened, (event) => this.#deleteFailure(event));
     this.#events.on(listenerClosed, (event) => this.#deleteFailure(event));
@@ -80,17 +80,9 @@ export class Problems {
     this.#portalKeys = this.#replace(this.#portalKeys, now);
   }
 
-  /** Drops failures of listeners that these service ports no longer need. `needed`: the others. */
-  keepListeners(
-    servicePorts: ReadonlySet<string>,
-    needed: (servicePort: string) => readonly Listener[],
-  ): void {
-    const groups = Map.groupBy(this.#failures.values(), ({ servicePort }) => servicePort);
-    for (const [servicePort, failures] of groups) {
-      if (!servicePorts.has(servicePort)) continue;
-      const keys = new Set(needed(servicePort).map(listenerKey));
-      for (const each of failures) if (!keys.has(listenerKey(each))) this.#deleteFailure(each);
-    }
+  /** Drops the failures of listeners that are no longer needed. */
+  keepListeners(isNeeded: (listener: Listener) => boolean): void {
+    for (const each of this.#failures.values()) if (!isNeeded(each)) this.#deleteFailure(each);
   }
 
   /** Runs something that opens listeners, and reports failures when it is done. */
@@ -137,20 +129,19 @@ export class Problems {
     if (!this.#hasNews) return;
     this.#hasNews = false;
     const { holderOf, platform } = this.#options;
-    const byCause = () => Map.groupBy(this.#failures.values(), causeOf);
-    const [used] = byCause().get('KPNG_LISTEN_ADDRESS_IN_USE') ?? [];
+    const isUsed = ({ code }: ListenFailure): boolean => code === 'KPNG_LISTEN_ADDRESS_IN_USE';
+    const used = [...this.#failures.values()].find(isUsed);
     const address = used && addressText(used);
-    if (this.#holder?.address !== address) this.#holder = undefined;
-    if (used !== undefined && holderOf !== undefined && this.#holder === undefined) {
-      const text = await holderOf({ protocol: used.protocol, ...used.listen });
-      this.#holder = { address: addressText(used), text };
+    if (this.#holder?.address !== address) {
+      const text = used && (await holderOf?.({ protocol: used.protocol, ...used.listen }));
+      this.#holder = { address, text };
     }
     const now = new Map<string, Problem>();
-    for (const [cause, failures] of byCause()) {
+    for (const [cause, failures] of Map.groupBy(this.#failures.values(), causeOf)) {
       const [first] = failures;
       if (first === undefined) continue;
-      const { address: held, text } = this.#holder ?? {};
-      const holder = held === addressText(first) ? text : undefined;
+      const isHeld = addressText(first) === this.#holder?.address;
+      const holder = isHeld ? this.#holder?.text : undefined;
       now.set(`listen ${cause}`, listenProblem(first, failures.length, platform, holder));
     }
     this.#listenerKeys = this.#replace(this.#listenerKeys, now);
@@ -191,10 +182,7 @@ function serviceKey({ code, message }: KpngError): string {
   return `service ${code} ${message}`;
 }
 
-/** The system's error code of an error or its cause. */
-function systemWord(error: Error): string {
-  for (const each of [error.cause, error]) {
-    if (each instanceof Error && 'code' in each && typeof each.code === 'string') return each.code;
-  }
-  return error.message;
+/** The system's error code, of the cause of an error. */
+function systemWord({ cause, message }: Error): string {
+  return (cause as NodeJS.ErrnoException | undefined)?.code ?? message;
 }

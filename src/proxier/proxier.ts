@@ -1,29 +1,32 @@
-import { isDeepStrictEqual } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
-import type { Portal, ServicePortPortals } from '../portal/portal.ts';
+import { listenerIndex } from '../portal/listen-plan.ts';
+import type { Portal, PortalPlan, ServicePortPortals } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import { listenerOpened, type ListenerOpened } from '../proxysocket/events.ts';
 import { isSharedSockets } from '../proxysocket/core/shared-service-ports.ts';
-import type { EndpointSpec } from '../proxysocket/spec.ts';
+import type { EndpointSpec, ListenerStatus } from '../proxysocket/spec.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
+import { Backoff, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { isEqual } from '../util/compare.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
-import { type DesiredServicePort, Wanted } from './wanted.ts';
-import { Drains, type Drain, type DrainChange } from './drains.ts';
+import { Wanted } from './wanted.ts';
+import { type Drain, type Drainable, type DrainChange, Drains } from './drains.ts';
 import { type Applied, EngineSync, type Step } from './engine-sync.ts';
-import { proxierSynced, proxierSyncFailed, servicePortChanged, type Problem } from './events.ts';
-import { portalInput, type PortalPolicy, PortalSync } from './portal-sync.ts';
-import { LateClosings } from './late-listeners.ts';
+import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
+import { portalInput, type PortalPolicy } from './portal-input.ts';
 import { type HolderOf, Problems } from './problems.ts';
-
-/** Delays before rules are retried that no change set repeats. */
-const RETRY: BackoffPolicy = { ...DEFAULT_BACKOFF, jitter: 0 };
 
 /** Maximum number of times per sync that other ports are chosen for those held by other programs. */
 const MAX_PORT_ROUNDS = 100;
 
-export interface ProxierOptions {
+/** Service ports whose states are read at once: they are large. */
+const READ_AT_ONCE = 100;
+
+type Policy = Partial<Omit<PortalPolicy, 'redirects'>>;
+
+/** Default: clients are not held, and no pod networks are known. */
+export interface ProxierOptions extends Policy {
   /** Carries the traffic. The caller closes it. */
   readonly engine: Engine;
   /** Redirects traffic to the engine. The caller closes it. */
@@ -33,23 +36,8 @@ export interface ProxierOptions {
   readonly platform?: NodeJS.Platform;
   /** Describes the process that listens on a listener's address. Absent: messages do not name it. */
   readonly holderOf?: HolderOf;
-  /**
-   * Whether the engine holds TCP clients of service ports without endpoints; if so, they must reach it. Default: no.
-   */
-  readonly holds?: boolean;
-  /** Networks (CIDR) of pods, whose traffic to external addresses no policy restricts. Default: none. */
-  readonly podNetworks?: readonly string[];
   /** Whether only node ports are served, and no address of a service. Default: no. */
   readonly nodePortsOnly?: boolean;
-}
-
-/** The state of the proxier, for status pages. */
-export interface ProxierSnapshot {
-  readonly services: number;
-  /** Counted once per service port. */
-  readonly endpoints: number;
-  readonly servicePorts: readonly DesiredServicePort[];
-  readonly problems: readonly Problem[];
 }
 
 /**
@@ -65,25 +53,34 @@ export interface ProxierSnapshot {
 export class Proxier implements LocalSink {
   readonly #clock: Clock;
   readonly #wanted: Wanted;
-  readonly #portalSync: PortalSync;
-  /** Undefined if the portal does not redirect, so clients reach the listeners directly. */
-  readonly #lateClosings: LateClosings | undefined;
   readonly #portal: Portal;
+  readonly #engine: Engine;
   #policy: PortalPolicy;
   readonly #drains = new Drains();
   /** Service ports that may differ from what the portal or the engine has. */
   readonly #due = new Set<string>();
+  /**
+   * Service ports that were planned and not committed yet; undefined: none. Initially defined, since stale rules have to
+   * be removed.
+   */
+  #uncommitted: Set<string> | undefined = new Set();
   /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
+  /** Without jitter. */
+  readonly #backoff = new Backoff(DEFAULT_BACKOFF, () => 0.5);
   readonly #engineSync: EngineSync;
   readonly #problems: Problems;
   readonly #queue = new SerialQueue();
   #closed = false;
-  /** Rewrites the rules of service ports whose listeners opened late. `proxierSyncFailed` reports failures. */
+  /** Rewrites the rules of service ports whose listeners opened late. */
   readonly #onOpened = ({ servicePort }: ListenerOpened): void => {
-    if (!this.#portalSync.noteOpened(servicePort)) return;
-    const commit = () => this.#attemptInBackground(() => this.#portalSync.commitLate());
-    this.#queue.run(commit).catch(() => undefined);
+    const isShared = isSharedSockets(servicePort);
+    const names = isShared ? [...this.#wanted.ports.keys()] : [servicePort];
+    const late = names.filter((name) => this.#portal.isPartlyOpen(name));
+    const wasDue = this.#uncommitted !== undefined;
+    if (late.length === 0) return;
+    this.#noteUncommitted(late);
+    if (!wasDue) this.#catchUp();
   };
 
   constructor(options: ProxierOptions) {
@@ -93,18 +90,20 @@ export class Proxier implements LocalSink {
     this.#clock = options.clock ?? systemClock;
     this.#portal = portal;
     this.#policy = { redirects, holds, podNetworks };
-    this.#portalSync = new PortalSync(portal, engine, (name) => this.#portalInput(name));
-    this.#engineSync = new EngineSync(engine, (name) => this.#applied(name), redirects);
+    this.#engine = engine;
+    this.#engineSync = new EngineSync({
+      engine,
+      clock: this.#clock,
+      wanted: (name) => this.#applied(name),
+      // If the portal does not redirect, clients reach the listeners directly.
+      onLate: redirects ? () => this.#catchUp(false) : undefined,
+    });
     this.#problems = new Problems({
       clock: this.#clock,
       platform: options.platform ?? process.platform,
       isOurs: (name) => this.#wanted.ports.has(name) || isSharedSockets(name),
       holderOf: options.holderOf,
     });
-    if (!redirects) return;
-    this.#lateClosings = new LateClosings(this.#clock, (names) =>
-      this.#queue.run(() => this.#closeSurplus(names)),
-    );
     listenerOpened.subscribe(this.#onOpened);
   }
 
@@ -120,13 +119,12 @@ export class Proxier implements LocalSink {
    * Sets whether the engine holds TCP clients, or the networks of pods. Resolves when the service ports follow. Rejects
    * as `sync` does; then it is retried.
    */
-  setPolicy(change: Partial<Omit<PortalPolicy, 'redirects'>>): Promise<void> {
+  setPolicy(change: Policy): Promise<void> {
     return this.#queue.run(async () => {
       const policy = { ...this.#policy, ...change };
-      if (isDeepStrictEqual(policy, this.#policy)) return;
+      if (isEqual(policy, this.#policy)) return;
       this.#policy = policy;
-      for (const name of this.#wanted.ports.keys()) this.#due.add(name);
-      if (this.#due.size > 0) await this.#attemptInBackground(() => this.#putDue());
+      await this.#syncInBackground([...this.#wanted.ports.keys()]);
     });
   }
 
@@ -144,20 +142,17 @@ export class Proxier implements LocalSink {
    * KPNG_ADMIN_REFUSED if there are none or too many drains, and as `sync` does; nothing more is drained then.
    */
   drain(drain: Drain): Promise<readonly string[]> {
-    return this.#queue.run(async () =>
-      this.#putDrains(this.#drains.drain(drain, this.#wanted.ports)),
-    );
+    return this.#putDrains((ports) => this.#drains.drain(drain, ports));
   }
 
   /** Removes a drain; without one, all of them. Settles as `drain` does. */
   undrain(drain?: Drain): Promise<readonly string[]> {
-    return this.#queue.run(async () =>
-      this.#putDrains(this.#drains.undrain(drain, this.#wanted.ports)),
-    );
+    return this.#putDrains((ports) => this.#drains.undrain(drain, ports));
   }
 
-  snapshot(): ProxierSnapshot {
-    this.#refreshPortalProblems();
+  /** The state, for status pages. Endpoints are counted once per service port. */
+  snapshot() {
+    this.#problems.ofPortals(this.#portal.problems());
     const { services, endpoints, ports } = this.#wanted;
     const problems = this.#problems.list();
     return { services, endpoints, servicePorts: [...ports.values()], problems };
@@ -169,135 +164,165 @@ export class Proxier implements LocalSink {
   async close(): Promise<void> {
     this.#closed = true;
     listenerOpened.unsubscribe(this.#onOpened);
-    this.#lateClosings?.stop();
+    this.#engineSync.stop();
     this.#retry?.cancel();
     await this.#queue.idle();
     this.#problems.close();
   }
 
-  /** Re-reads the services of a change set, if there is one, and applies what is due. */
-  #sync(change?: LocalChange): Promise<void> {
-    return this.#attempt(async (begin) => {
-      const steps = await this.#problems.holdBack(() => {
-        if (change !== undefined) this.#refresh(change);
-        return this.#putDue();
-      });
-      this.#publish(steps, this.#clock.now() - begin);
-    });
-  }
-
-  /** Applies the drains to the engine. Portals do not see drains: the engine resets clients with that reason. */
-  async #putDrains({ names, undo }: DrainChange): Promise<readonly string[]> {
-    const known = names.filter((name) => this.#engineSync.has(name));
-    await this.#attemptInBackground(
-      () => this.#engineSync.flush(known),
-      () => {
-        undo();
-        // The state of the engine is unknown after a failed batch: send these service ports again.
-        for (const name of known) this.#due.add(name);
-      },
-    );
-    return names;
-  }
-
-  /** Does work that no source would repeat: if it fails, it is retried with back-off. */
-  async #attemptInBackground(
-    action: () => Promise<unknown>,
-    onFailed: () => void = () => undefined,
-  ): Promise<void> {
-    try {
-      await this.#attempt(() => this.#problems.holdBack(action));
-    } catch (error) {
-      onFailed();
-      this.#catchUpLater(new Backoff(RETRY, () => 0));
-      throw error;
-    }
-  }
-
-  #catchUpLater(backoff: Backoff): void {
-    if (this.#closed || this.#retry !== undefined) return;
-    this.#retry = this.#clock.setTimer(backoff.next(), () => {
-      this.#retry = undefined;
-      this.#queue
-        .run(async () => {
-          if (!this.#closed) await this.#sync();
-        })
-        // `proxierSyncFailed` reports it.
-        .catch(() => this.#catchUpLater(backoff));
-    });
-  }
-
-  async #closeSurplus(names: readonly string[]): Promise<void> {
-    if (this.#closed) return;
-    try {
-      await this.#attempt(() => this.#engineSync.closeSurplus(names));
-    } catch {
-      // The failure is already reported; retried after the same delay.
-      this.#lateClosings?.add(this.#engineSync.surplus());
-    }
-  }
-
-  async #attempt(action: (begin: number) => Promise<unknown>): Promise<void> {
+  /** Re-reads the services of a change set, and applies what is due. */
+  async #sync(change?: LocalChange, isReported = true): Promise<void> {
     if (this.#closed) throw new KpngError('KPNG_SINK_FAILED', 'the proxier is closed');
     const begin = this.#clock.now();
     try {
-      await action(begin);
+      const steps = await this.#problems.holdBack(async () => {
+        if (change !== undefined) this.#refresh(change);
+        // The kernel's rejections are known only after the commit.
+        return this.#putDue().finally(() => this.#problems.ofPortals(this.#portal.problems()));
+      });
+      if (isReported || steps.length > 0) this.#publish(steps, this.#clock.now() - begin);
     } catch (cause) {
-      const reason = messageOf(cause);
-      const message = `service ports could not be changed: ${reason}`;
+      const message = `service ports could not be changed: ${messageOf(cause)}`;
       const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
       proxierSyncFailed.publish({ durationMs: this.#clock.now() - begin, error });
       throw error;
     }
   }
 
+  /** Portals do not see drains: the engine resets clients with that reason. */
+  #putDrains(change: (ports: Drainable) => DrainChange): Promise<readonly string[]> {
+    return this.#queue.run(async () => {
+      const { names, undo } = change(this.#wanted.ports);
+      try {
+        await this.#syncInBackground(names);
+      } catch (error) {
+        undo();
+        throw error;
+      }
+      return names;
+    });
+  }
+
+  /** Applies changes of service ports that no source repeats: if that fails, it is retried with back-off. */
+  async #syncInBackground(names: readonly string[]): Promise<void> {
+    for (const name of names) this.#due.add(name);
+    try {
+      // Nothing is written before the first state.
+      if (names.length > 0) await this.#sync();
+    } catch (error) {
+      this.#catchUpLater();
+      throw error;
+    }
+  }
+
+  #catchUpLater(): void {
+    if (this.#closed) return;
+    this.#retry ??= this.#clock.setTimer(this.#backoff.next(), () => {
+      this.#retry = undefined;
+      this.#catchUp();
+    });
+  }
+
+  /** `proxierSyncFailed` reports failures. */
+  #catchUp(isReported = true): void {
+    const sync = () => this.#sync(undefined, isReported);
+    this.#queue.run(sync).catch(() => this.#catchUpLater());
+  }
+
   /** Applies the desired state of the service ports that are due; they stay due if that fails. */
   async #putDue(): Promise<readonly Step[]> {
     const due = this.#due;
-    const plan = this.#portalSync.plan(due);
+    const plan = this.#plan(due);
     if (plan !== undefined) {
       for (const name of plan.keys()) due.add(name);
-      this.#refreshPortalProblems();
       await this.#portal.prepare?.();
     }
-    for (const name of due) this.#lateClosings?.forget(name);
+    this.#engineSync.keepSurplus(due);
     const steps = await this.#engineSync.flush(due);
-    await this.#moveTakenPorts();
-    await this.#portalSync.commit();
-    this.#lateClosings?.add(this.#engineSync.surplus());
+    if (plan !== undefined) await this.#moveTakenPorts();
+    await this.#commit();
+    this.#engineSync.closeLater();
     this.#retry?.cancel();
     this.#retry = undefined;
-    this.#refreshPortalProblems();
+    this.#backoff.reset();
     // Not earlier: until the engine had the batch, it could still retry listeners that are released.
-    this.#problems.keepListeners(due, (servicePort) => {
-      const protocol = this.#wanted.ports.get(servicePort)?.spec.protocol;
-      if (protocol === undefined) return [];
-      return this.#portalSync
-        .listen(servicePort)
-        .map((listen) => ({ servicePort, protocol, listen }));
+    this.#problems.keepListeners(({ servicePort, protocol, listen }) => {
+      if (!due.has(servicePort)) return true;
+      const isSame = this.#wanted.ports.get(servicePort)?.spec.protocol === protocol;
+      return isSame && listenerIndex(this.#portal.listen(servicePort))(listen) !== -1;
     });
     due.clear();
     return steps;
   }
 
+  /** Plans the changes of these service ports; undefined if nothing differs and everything is committed. */
+  #plan(names: Iterable<string>): PortalPlan | undefined {
+    const set: ServicePortPortals[] = [];
+    const remove: string[] = [];
+    for (const name of names) {
+      const port = this.#wanted.ports.get(name);
+      const input = port && portalInput(port, this.#policy);
+      if (isEqual(input, this.#portal.wanted(name))) continue;
+      if (input === undefined) remove.push(name);
+      else set.push(input);
+    }
+    const isDue = set.length > 0 || remove.length > 0 || this.#uncommitted !== undefined;
+    return isDue ? this.#planned(this.#portal.plan(set, remove)) : undefined;
+  }
+
+  #planned(plan: PortalPlan): PortalPlan {
+    this.#noteUncommitted(plan.keys());
+    return plan;
+  }
+
+  #noteUncommitted(names: Iterable<string>): void {
+    this.#uncommitted ??= new Set();
+    for (const name of names) this.#uncommitted.add(name);
+  }
+
+  /** Plans other ports for listeners whose ports are held by other programs; undefined: none, or no other ports. */
+  #replan(): PortalPlan | undefined {
+    if (!this.#portal.choosesPorts) return undefined;
+    let isMoving = false;
+    for (const [name, listeners] of this.#listenersOf(this.#uncommitted ?? [])) {
+      for (const each of listeners) {
+        if (each.state !== 'failed' || each.code !== 'KPNG_LISTEN_ADDRESS_IN_USE') continue;
+        isMoving = this.#portal.portTaken(name, each.listen) || isMoving;
+      }
+    }
+    return isMoving ? this.#planned(this.#portal.plan([], [])) : undefined;
+  }
+
+  /** Commits the plans with the ports that the engine has opened. If that fails, it stays due. */
+  async #commit(): Promise<void> {
+    const names = this.#uncommitted;
+    if (names === undefined) return;
+    this.#uncommitted = undefined;
+    try {
+      await this.#portal.commit(this.#listenersOf(names));
+    } catch (error) {
+      this.#noteUncommitted(names);
+      throw error;
+    }
+  }
+
+  /** Listeners of the service ports that the engine has. Read part by part, as there may be very many. */
+  *#listenersOf(all: Iterable<string>): Generator<[string, readonly ListenerStatus[]]> {
+    const names = [...all];
+    for (let start = 0; start < names.length; start += READ_AT_ONCE) {
+      const some = new Set(names.slice(start, start + READ_AT_ONCE));
+      for (const { name, listeners } of this.#engine.snapshot(some)) yield [name, listeners];
+    }
+  }
+
   /** Chooses other proxy ports for those held by other programs. */
   async #moveTakenPorts(): Promise<void> {
     for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
-      const plan = this.#portalSync.replan();
+      const plan = this.#replan();
       if (plan === undefined) return;
       for (const name of plan.keys()) this.#due.add(name);
       await this.#engineSync.flush(plan.keys());
     }
-  }
-
-  /** The kernel's rejections are known only after the commit, and may end without a change set. */
-  #refreshPortalProblems(): void {
-    this.#problems.ofPortals(this.#portal.problems());
-  }
-
-  #portalInput(name: string): ServicePortPortals | undefined {
-    const port = this.#wanted.ports.get(name);
-    return port && portalInput(port, this.#policy);
   }
 
   /** With rules, clients use addresses on which the engine does not listen, so the engine is given them. */
@@ -305,7 +330,7 @@ export class Proxier implements LocalSink {
     const port = this.#wanted.ports.get(name);
     if (port === undefined) return undefined;
     const { spec, portals } = port;
-    const listen = this.#portalSync.listen(name);
+    const listen = this.#portal.listen(name);
     const isElsewhere =
       this.#policy.redirects &&
       spec.protocol === 'TCP' &&
@@ -325,11 +350,11 @@ export class Proxier implements LocalSink {
 
   #publish(steps: readonly Step[], durationMs: number): void {
     const counts = { added: 0, changed: 0, removed: 0, endpointsChanged: 0 };
-    for (const { kind, servicePort, protocol, portals } of steps) {
+    const isFollowed = servicePortChanged.hasSubscribers;
+    for (const step of steps) {
+      const { kind } = step;
       counts[kind] += 1;
-      if (kind !== 'endpointsChanged' && servicePortChanged.hasSubscribers) {
-        servicePortChanged.publish({ kind, servicePort, protocol, portals });
-      }
+      if (isFollowed && kind !== 'endpointsChanged') servicePortChanged.publish({ ...step, kind });
     }
     const { services, endpoints, ports } = this.#wanted;
     proxierSynced.publish({ durationMs, services, servicePorts: ports.size, endpoints, ...counts });

@@ -1,5 +1,5 @@
 /** Messages of problems, one text for each cause. */
-import { ERROR_CODES, type ErrorCode } from '../errors.ts';
+import type { ErrorCode } from '../errors.ts';
 import { type PortalProblem, portalText } from '../portal/portal.ts';
 import type { ListenSpec, Protocol } from '../proxysocket/spec.ts';
 import type { Problem } from './events.ts';
@@ -12,11 +12,6 @@ export interface ListenFailure {
   readonly code: ErrorCode;
   /** The system's error code, such as EADDRNOTAVAIL. */
   readonly cause: string;
-}
-
-/** The code of an error in the error table. */
-export function knownCode(code: string): ErrorCode {
-  return Object.hasOwn(ERROR_CODES, code) ? (code as ErrorCode) : 'KPNG_LISTEN_FAILED';
 }
 
 /** The common cause of listener failures: they are one problem. */
@@ -56,14 +51,11 @@ function why(
   if (code === 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE') {
     return `the host does not have the address; ${addAddress(listen.address, platform)}, or use another --portal`;
   }
-  if (code === 'KPNG_LISTEN_ADDRESS_IN_USE' && holder !== undefined) {
-    return `${holder} listens there; stop it or give one of the two another port`;
-  }
   if (code === 'KPNG_LISTEN_ADDRESS_IN_USE') {
-    return (
-      'another program listens there, or on every address with that port; ' +
-      `${findHolder(listen.port, protocol, platform)}, and stop it or give one of the two another port`
-    );
+    const found = findHolder(listen.port, protocol, platform);
+    const whose = `another program listens there, or on every address with that port; ${found}, and`;
+    const what = holder === undefined ? whose : `${holder} listens there;`;
+    return `${what} stop it or give one of the two another port`;
   }
   if (code === 'KPNG_LISTEN_PERMISSION') {
     return `the process may not listen on the port; ${allowPort(listen.port, platform)}`;
@@ -116,6 +108,6 @@ export function portalProblem(all: readonly PortalProblem[]): Problem {
   const first = all.reduce((a, b) => (b.message < a.message ? b : a));
   const count = all.reduce((sum, { count: each = 1 }) => sum + each, 0);
   const more = count === 1 ? '' : `, and ${count - 1} more of this kind`;
-  const { servicePort, message } = first;
-  return { code: knownCode(first.code), servicePort, count, message: `${message}${more}` };
+  const { code, servicePort, message } = first;
+  return { code, servicePort, count, message: `${message}${more}` };
 }

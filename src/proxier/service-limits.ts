@@ -18,38 +18,40 @@ export const MAX_SERVICE_ROWS = 200_000;
 /** Maximum number of reported problems; the others are counted. */
 export const MAX_SERVICE_PROBLEMS = 20;
 
-/** Why part of a service, or of a service port, is not proxied. */
-export function problemOf(
-  servicePort: string,
-  message: string,
-  code: ErrorCode = 'KPNG_SERVICE_INVALID',
-): KpngError {
-  return new KpngError(code, `${servicePort}: ${message}`, { servicePort });
-}
+/** The same object for very many services. */
+export const NO_PROBLEMS: readonly KpngError[] = [];
 
-/** The error for the part of a service beyond a limit. */
-export function tooMany(
-  key: string,
-  what: string,
-  count: number,
-  limit: number,
-  leftOut: string,
-): KpngError {
-  const message = `${count} ${what} exceed the limit of ${limit} for one service; ${leftOut}`;
-  return problemOf(key, message, 'KPNG_SERVICE_TOO_LARGE');
-}
+/** Why parts of a service, or of its service ports, are not proxied. */
+export class ServiceProblems {
+  readonly #service: string;
+  readonly #all: KpngError[] = [];
 
-/** The first problems of a service, and the number of others. */
-export function limitProblems(key: string, problems: readonly KpngError[]): readonly KpngError[] {
-  const more = problems.length - MAX_SERVICE_PROBLEMS;
-  if (more <= 0) return problems;
-  // An exceeded limit explains the rest, and comes last.
-  const kept = [...problems].sort((a, b) => rank(a) - rank(b)).slice(0, MAX_SERVICE_PROBLEMS);
-  return [...kept, problemOf(key, `${more} more problems are not reported`)];
-}
+  constructor(service: string) {
+    this.#service = service;
+  }
 
-function rank({ code }: KpngError): number {
-  return code === 'KPNG_SERVICE_TOO_LARGE' ? 0 : 1;
+  /** `subject`: the service, or one of its service ports. */
+  add(message: string, subject = this.#service, code: ErrorCode = 'KPNG_SERVICE_INVALID'): void {
+    this.#all.push(new KpngError(code, `${subject}: ${message}`, { servicePort: subject }));
+  }
+
+  /** Adds one if part of the service exceeds a limit. */
+  check(what: string, count: number, limit: number, leftOut: string): void {
+    if (count <= limit) return;
+    const message = `${count} ${what} exceed the limit of ${limit} for one service; ${leftOut}`;
+    this.add(message, this.#service, 'KPNG_SERVICE_TOO_LARGE');
+  }
+
+  /** The first ones, and the number of the others. To be called once. */
+  list(): readonly KpngError[] {
+    const more = this.#all.length - MAX_SERVICE_PROBLEMS;
+    if (more <= 0) return this.#all.length === 0 ? NO_PROBLEMS : this.#all;
+    // An exceeded limit explains the rest, and was found last.
+    const rank = ({ code }: KpngError): number => (code === 'KPNG_SERVICE_TOO_LARGE' ? 0 : 1);
+    this.#all.sort((a, b) => rank(a) - rank(b)).splice(MAX_SERVICE_PROBLEMS);
+    this.add(`${more} more problems are not reported`);
+    return this.#all;
+  }
 }
 
 /** A text of the service in quotes, shortened. */

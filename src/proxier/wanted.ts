@@ -9,15 +9,14 @@ import type { AffinitySpec, Protocol, ServicePortSpec, Traffic } from '../proxys
 import type { LocalView, ServiceEntry } from '../store/local-view.ts';
 import { isPort } from '../util/port-range.ts';
 import { readAnnotations } from './annotations.ts';
-import { endpointsOf, KnownSpecs } from './endpoints.ts';
-import { portalsOf, serviceAddresses, type ServiceAddresses } from './portals.ts';
+import { endpointsOf } from './endpoints.ts';
+import { portalsOf, serviceAddresses } from './portals.ts';
 import {
-  limitProblems,
   MAX_SERVICE_PORTALS,
   MAX_SERVICE_PORTS,
   MAX_SERVICE_ROWS,
-  problemOf,
-  tooMany,
+  NO_PROBLEMS,
+  ServiceProblems,
 } from './service-limits.ts';
 
 /** One service port in its desired state: the input of the engine, and its portals. */
@@ -36,46 +35,23 @@ export interface Desired {
   readonly ports: readonly DesiredServicePort[];
   /** Its problems. The same service always has the same problems. */
   readonly problems: readonly KpngError[];
-  /** Results to reuse while a service with very many endpoints does not change. */
-  readonly known: Known | undefined;
 }
-
-/** Earlier results for endpoints of a service, by the name of the service port. */
-export interface Known {
-  /** Valid for this service only. */
-  readonly service: Service;
-  readonly ports: Map<string, KnownSpecs>;
-}
-
-/** From this many endpoints on, results are kept for the next change. */
-const KNOWN_FROM = 1000;
 
 /** Kubernetes' default of the affinity timeout: three hours. Seconds. */
 const DEFAULT_AFFINITY_SECONDS = 10_800;
 
 /** The same objects for very many service ports. */
 const NO_AFFINITY: AffinitySpec = { kind: 'none' };
-const NO_PROBLEMS: readonly KpngError[] = [];
-const NOTHING: Desired = { ports: [], problems: NO_PROBLEMS, known: undefined };
-const NO_ADDRESSES: ServiceAddresses = { addresses: [], problems: [] };
-
-/** `namespace/name:port`, or `namespace/name` for an unnamed port. */
-function servicePortName(key: string, portName: string): string {
-  return portName === '' ? key : `${key}:${portName}`;
-}
+const NOTHING: Desired = { ports: [], problems: NO_PROBLEMS };
 
 /**
- * The service ports of a service. Pure. `previous`: the last results. `nodePortsOnly`: its addresses are not served.
+ * The service ports of a service. `nodePortsOnly`: its addresses are not served.
  *
  * ExternalName and headless services have none, nor has a port without address and node port. Invalid parts are
  * reported and left out.
  */
-export function desiredServicePorts(
-  entry: ServiceEntry,
-  previous?: Known,
-  nodePortsOnly = false,
-): Desired {
-  const { key, service } = entry;
+export function desiredServicePorts(entry: ServiceEntry, nodePortsOnly = false): Desired {
+  const { key, service, endpoints } = entry;
   if (service.type === 'ExternalName' || service.ips?.headless === true) return NOTHING;
   if (service.ports.length === 0) return NOTHING;
   if (key.includes(':')) {
@@ -83,39 +59,32 @@ export function desiredServicePorts(
     return { ...NOTHING, problems: [new KpngError('KPNG_SERVICE_INVALID', message)] };
   }
 
-  const { addresses, problems: addressProblems } = nodePortsOnly
-    ? NO_ADDRESSES
-    : serviceAddresses(key, service);
-  const problems: KpngError[] = [...addressProblems];
+  const problems = new ServiceProblems(key);
+  const addresses = nodePortsOnly ? [] : serviceAddresses(service, problems);
   const affinity = affinityOf(service);
-  const { options, problems: annotationProblems } = readAnnotations(service);
-  for (const message of annotationProblems) problems.push(problemOf(key, message));
+  const options = readAnnotations(service, problems);
   const portNames = new Set(service.ports.map((port) => port.name));
   const seen = new Set<string>();
   const ports: DesiredServicePort[] = [];
-  const known = knownOf(entry, previous);
   let portalCount = 0;
   let rowCount = 0;
   for (const port of service.ports.slice(0, MAX_SERVICE_PORTS)) {
-    const name = servicePortName(key, port.name);
+    const name = port.name === '' ? key : `${key}:${port.name}`;
     const protocol = protocolOf(name, port, problems);
     if (protocol === undefined || !hasValidNumbers(name, port, problems)) continue;
     if (seen.has(name)) {
-      const message = 'the service has two ports of this name; only the first one is proxied';
-      problems.push(problemOf(name, message));
+      problems.add('the service has two ports of this name; only the first one is proxied', name);
       continue;
     }
     seen.add(name);
     const portals = portalsOf(port, protocol, addresses);
     if (portals.length === 0) continue;
     for (const { sourceRanges } of portals) portalCount += Math.max(1, sourceRanges.length);
-    rowCount += entry.endpoints.size;
+    rowCount += endpoints.size;
     if (portalCount > MAX_SERVICE_PORTALS || rowCount > MAX_SERVICE_ROWS) continue;
-    const specs = known && specsOf(known, name);
-    const resolved = endpointsOf(name, port, entry, portNames, specs);
-    problems.push(...resolved.problems);
+    const resolved = endpointsOf(name, port, entry, portNames, problems);
     ports.push({
-      spec: { name, protocol, endpoints: resolved.endpoints, affinity, ...options[protocol] },
+      spec: { name, protocol, endpoints: resolved, affinity, ...options[protocol] },
       portals,
       splitTraffic: service.externalTrafficToLocal || service.internalTrafficToLocal,
       ...(service.externalTrafficToLocal && {
@@ -123,47 +92,41 @@ export function desiredServicePorts(
       }),
     });
   }
-  const tooLarge = (what: string, count: number, limit: number): void => {
-    if (count <= limit) return;
-    problems.push(tooMany(key, what, count, limit, 'its further ports are left out'));
-  };
-  tooLarge('ports', service.ports.length, MAX_SERVICE_PORTS);
-  tooLarge('combinations of address, port and source range', portalCount, MAX_SERVICE_PORTALS);
-  tooLarge('combinations of endpoint and port', rowCount, MAX_SERVICE_ROWS);
+  const leftOut = 'its further ports are left out';
+  problems.check('ports', service.ports.length, MAX_SERVICE_PORTS, leftOut);
+  const portalText = 'combinations of address, port and source range';
+  problems.check(portalText, portalCount, MAX_SERVICE_PORTALS, leftOut);
+  problems.check('combinations of endpoint and port', rowCount, MAX_SERVICE_ROWS, leftOut);
   // A copy without the room for 16 more that pushing reserves.
-  if (problems.length === 0) return { ports: ports.slice(), problems: NO_PROBLEMS, known };
-  return { ports, problems: limitProblems(key, problems), known };
+  return { ports: ports.slice(), problems: problems.list() };
 }
 
-function specsOf({ ports }: Known, name: string): KnownSpecs {
-  const specs = ports.get(name) ?? new KnownSpecs();
-  ports.set(name, specs);
-  return specs;
-}
-
-function knownOf({ service, endpoints }: ServiceEntry, previous?: Known): Known | undefined {
-  if (endpoints.size < KNOWN_FROM) return undefined;
-  return previous?.service === service ? previous : { service, ports: new Map() };
-}
-
-function protocolOf(name: string, port: PortMapping, problems: KpngError[]): Protocol | undefined {
+function protocolOf(
+  name: string,
+  port: PortMapping,
+  problems: ServiceProblems,
+): Protocol | undefined {
   if (port.protocol === WireProtocol.TCP) return 'TCP';
   if (port.protocol === WireProtocol.UDP) return 'UDP';
   const what = port.protocol === WireProtocol.SCTP ? 'SCTP' : `protocol ${port.protocol}`;
   const message = `${what} is not supported; the other ports of the service are proxied`;
-  problems.push(problemOf(name, message, 'KPNG_UNSUPPORTED_PROTOCOL'));
+  problems.add(message, name, 'KPNG_UNSUPPORTED_PROTOCOL');
   return undefined;
 }
 
 /** An invalid port excludes the whole service port, an invalid node port only the node port. */
-function hasValidNumbers(name: string, port: PortMapping, problems: KpngError[]): boolean {
-  const invalid = (field: string, value: number): void => {
-    problems.push(problemOf(name, `the ${field} ${value} is not a port from 1 to 65535`));
+function hasValidNumbers(
+  name: string,
+  { port, nodePort }: PortMapping,
+  problems: ServiceProblems,
+): boolean {
+  const check = (field: string, value: number): boolean => {
+    if (isPort(value)) return true;
+    problems.add(`the ${field} ${value} is not a port from 1 to 65535`, name);
+    return false;
   };
-  if (port.nodePort !== 0 && !isPort(port.nodePort)) invalid('node port', port.nodePort);
-  if (isPort(port.port)) return true;
-  invalid('port', port.port);
-  return false;
+  if (nodePort !== 0) check('node port', nodePort);
+  return check('port', port);
 }
 
 function affinityOf(service: Service): AffinitySpec {
@@ -179,37 +142,32 @@ function affinityOf(service: Service): AffinitySpec {
 export class Wanted {
   readonly #nodePortsOnly: boolean;
   readonly #services = new Map<string, Desired>();
-  readonly #ports = new Map<string, DesiredServicePort>();
-  readonly ports: ReadonlyMap<string, DesiredServicePort> = this.#ports;
-  #endpoints = 0;
+  /** By name. */
+  readonly ports = new Map<string, DesiredServicePort>();
+  /** Number of endpoints, counted once for each service port. */
+  endpoints = 0;
 
   constructor(nodePortsOnly = false) {
     this.#nodePortsOnly = nodePortsOnly;
   }
 
-  /** Services with at least one service port or problem. */
+  /** Number of services with at least one service port or problem. */
   get services(): number {
     return this.#services.size;
-  }
-
-  /** Endpoints, counted once for each service port. */
-  get endpoints(): number {
-    return this.#endpoints;
   }
 
   /** Re-reads a service from the view; it may be gone. */
   refresh(key: string, view: LocalView): Record<'before' | 'after', Desired> {
     const before = this.#services.get(key) ?? NOTHING;
     const entry = view.get(key);
-    const after =
-      entry === undefined ? NOTHING : desiredServicePorts(entry, before.known, this.#nodePortsOnly);
+    const after = entry === undefined ? NOTHING : desiredServicePorts(entry, this.#nodePortsOnly);
     for (const { spec } of before.ports) {
-      this.#endpoints -= spec.endpoints.length;
-      this.#ports.delete(spec.name);
+      this.endpoints -= spec.endpoints.length;
+      this.ports.delete(spec.name);
     }
     for (const port of after.ports) {
-      this.#ports.set(port.spec.name, port);
-      this.#endpoints += port.spec.endpoints.length;
+      this.ports.set(port.spec.name, port);
+      this.endpoints += port.spec.endpoints.length;
     }
     if (after.ports.length === 0 && after.problems.length === 0) this.#services.delete(key);
     else this.#services.set(key, after);

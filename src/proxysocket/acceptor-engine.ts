@@ -6,9 +6,10 @@ import { endpointText, type BalancerEndpoint } from '../roundrobin/endpoint.ts';
 import type { Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { ProcessDescriptors } from './core/descriptors.ts';
-import { endpointsAfter } from './core/endpoint-patch.ts';
-import { endpointSnapshot } from './core/endpoint-index.ts';
 import { LimitSignal } from './core/limit-signal.ts';
+import { addressKeys, AddressIndex } from './core/addresses.ts';
+import { endpointSnapshot } from './core/endpoint-index.ts';
+import type { OwnedListener } from './core/listener.ts';
 import { ListenerTable } from './core/listener-table.ts';
 import { LoopGuard } from './core/loop-guard.ts';
 import type { EngineContext, ServicePort } from './core/service-port.ts';
@@ -29,7 +30,7 @@ import {
   type Inspection,
 } from './inspect.ts';
 import type { EngineLimits, LimitChange, LimitName } from './limits.ts';
-import type { AffinitySpec, EngineChange, Protocol, ServicePortSpec } from './spec.ts';
+import type { EngineChange, Protocol, ServicePortSpec } from './spec.ts';
 import { TcpAcceptor } from './tcp/acceptor.ts';
 import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
 import { UdpAcceptor } from './udp/acceptor.ts';
@@ -54,18 +55,20 @@ export interface CoreOptions {
  */
 export class AcceptorEngine implements Engine {
   readonly kind: Engine['kind'];
+  readonly descriptors: ProcessDescriptors;
   /** The object that acceptors read: `setLimits` changes it. */
   readonly #limits: EngineLimits;
   readonly #clock: Clock;
   readonly #tcp: TcpAcceptor;
   readonly #udp: UdpAcceptor;
   readonly #servicePorts: ServicePortTable;
-  readonly #shared = new SharedServicePorts<AcceptOwner>(({ spec, slot }) => {
+  readonly #addresses = new AddressIndex();
+  readonly #shared = new SharedServicePorts<AcceptOwner>(this.#addresses, ({ spec, slot }) => {
     this.#open(JSON.parse(spec) as ServicePortSpec, slot);
     this.#loops.changed();
   });
   readonly #loops: LoopGuard;
-  readonly #table: ListenerTable;
+  readonly #table: ListenerTable<ServicePort, OwnedListener>;
   readonly #queue = new SerialQueue();
   #closed: Promise<void> | undefined;
   #destroyed: Promise<void> | undefined;
@@ -81,9 +84,17 @@ export class AcceptorEngine implements Engine {
     const context = { limits, clock, descriptors };
     const { tcp, udp } = transports(context);
     this.kind = kind;
+    this.descriptors = descriptors;
     this.#limits = limits;
     this.#clock = clock;
-    this.#loops = new LoopGuard(clock, this.#shared);
+    this.#loops = new LoopGuard(
+      clock,
+      this.#addresses,
+      (name) =>
+        this.#servicePorts.get(name)?.balancer.endpoints() ??
+        this.#shared.get(name)?.endpoints ??
+        [],
+    );
     this.#tcp = new TcpAcceptor(context, tcp, this.#loops, this.#shared);
     this.#udp = new UdpAcceptor(udp, context);
     this.#table = new ListenerTable({
@@ -92,7 +103,7 @@ export class AcceptorEngine implements Engine {
       random,
       queue: this.#queue,
       loops: this.#loops,
-      listen: (spec, owner) => this.#acceptorOf(owner).listen(spec, owner),
+      newListener: (spec, owner) => this.#acceptorOf(owner).newListener(spec, owner),
     });
     this.#servicePorts = new ServicePortTable(
       balancerFactory(limits, clock, random),
@@ -111,14 +122,9 @@ export class AcceptorEngine implements Engine {
       if (this.#closed !== undefined || this.#destroyed !== undefined) {
         throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed');
       }
-      const unknown = await this.#change(changes);
+      await this.#change(changes);
       this.#loops.changed();
       await this.#table.settle();
-      if (unknown.length === 0) return;
-      throw new KpngError(
-        'KPNG_SERVICE_INVALID',
-        `endpoints for service ports that are not set: ${unknown.join(', ')}`,
-      );
     });
   }
 
@@ -169,11 +175,10 @@ export class AcceptorEngine implements Engine {
   }
 
   /**
-   * Records the desired state; returns unknown service ports. A large batch takes several turns of the event loop. With
+   * Records the desired state. A large batch takes several turns of the event loop. With
    * removals it takes one: a new client must not reach a removed service port whose address another one takes over.
    */
-  async #change(changes: readonly (EngineChange | SharedChange)[]): Promise<string[]> {
-    const unknown: string[] = [];
+  async #change(changes: readonly (EngineChange | SharedChange)[]): Promise<void> {
     let batchSize = BATCH_SIZE;
     for (const change of changes) {
       if (change.kind !== 'remove') continue;
@@ -187,14 +192,12 @@ export class AcceptorEngine implements Engine {
       } else if (change.kind === 'shared') {
         this.#setShared(change);
       } else if (change.kind !== 'remove') {
-        const { name } = change;
-        if (this.#shared.setEndpoints(name, (before) => endpointsAfter(before, change))) continue;
+        const { name, endpoints } = change;
+        if (this.#shared.setEndpoints(name, endpoints)) continue;
         const owner = this.#servicePorts.get(name);
-        if (owner === undefined) unknown.push(name);
-        else this.#endpointsChanged(owner, updateEndpoints(owner, change));
+        if (owner !== undefined) this.#endpointsChanged(owner, updateEndpoints(owner, endpoints));
       }
     }
-    return unknown;
   }
 
   #set(spec: ServicePortSpec, slot: number | undefined): void {
@@ -222,28 +225,24 @@ export class AcceptorEngine implements Engine {
     const { owner, gone } = this.#servicePorts.set(spec, slot);
     const isShared = usesSharedSockets(spec);
     this.#table.set(owner, isShared ? [] : spec.listen);
-    if (spec.protocol === 'TCP') {
-      this.#tcp.listenShared(isShared ? spec.listen : [], owner);
-      const { portals, listen } = spec;
-      this.#loops.setPortals(
-        owner,
-        portals ?? listen.flatMap(({ transparent = [] }) => transparent),
-      );
-    }
+    this.#addresses.set(owner.name, spec.protocol === 'TCP' ? addressKeys(spec) : []);
+    if (spec.protocol === 'TCP') this.#tcp.listenShared(isShared ? spec.listen : [], owner);
     this.#endpointsChanged(owner, gone);
   }
 
   #remove(name: string): void {
     this.#shared.remove(name);
+    this.#addresses.set(name, []);
     const owner = this.#servicePorts.remove(name);
     if (owner !== undefined) this.#release(owner);
   }
 
-  #release(owner: ServicePort): void {
+  /** `continues`: its connections and sessions do, until they end by themselves. */
+  #release(owner: ServicePort, continues = false): void {
     this.#table.set(owner, []);
     if (owner.protocol === 'TCP') this.#tcp.listenShared([], owner);
-    this.#loops.setPortals(owner, []);
-    this.#acceptorOf(owner).servicePortGone(owner);
+    this.#addresses.set(owner.name, []);
+    this.#acceptorOf(owner).servicePortGone(owner, continues);
   }
 
   #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
@@ -259,7 +258,7 @@ export class AcceptorEngine implements Engine {
     if (owner !== undefined && acceptor !== undefined)
       return owner.balancer
         .endpoints()
-        .map((each) => endpointSnapshot(servicePort, each, now, acceptor.useOf(each)));
+        .map((each) => endpointSnapshot(servicePort, each, now, acceptor.index.useOf(each)));
     const texts = new Set(this.#shared.get(servicePort)?.endpoints.map(endpointText));
     return Array.from(texts, (text) => endpointSnapshot(servicePort, { text }, now));
   }
@@ -279,10 +278,10 @@ export class AcceptorEngine implements Engine {
 
   async #close(newProcess: NewProcess | undefined): Promise<void> {
     await this.#queue.run(async () => {
-      this.#tcp.leave();
-      this.#udp.leave(newProcess);
+      if (newProcess !== undefined) this.#table.leave(newProcess.served);
       this.#shared.clear();
-      for (const owner of this.#servicePorts.clear()) this.#release(owner);
+      for (const owner of this.#servicePorts.clear())
+        this.#release(owner, owner.protocol === 'TCP' || newProcess !== undefined);
       await this.#table.close();
     });
     await Promise.all([this.#tcp.gate.empty(), this.#udp.gate.empty()]);
@@ -290,18 +289,16 @@ export class AcceptorEngine implements Engine {
 
   async #destroy(): Promise<void> {
     this.#table.end();
-    this.#shared.clear();
-    await this.#destroyBoth();
-    await this.#queue.run(async () => {
-      this.#servicePorts.clear();
-      await this.#table.close();
-    });
-    // Opened by a batch while it was being ended.
-    await this.#destroyBoth();
+    // What is queued may still be opening or closing listeners, whose clients have to end, too.
+    await Promise.all([this.#endAll(), this.#queue.run(() => this.#endAll())]);
   }
 
-  async #destroyBoth(): Promise<void> {
-    await Promise.all([this.#tcp.destroy(), this.#udp.destroy()]);
+  async #endAll(): Promise<void> {
+    this.#shared.clear();
+    this.#servicePorts.clear();
+    await this.#table.close();
+    this.#udp.destroy();
+    await this.#tcp.destroy();
   }
 
   #acceptorOf({ protocol }: { readonly protocol: Protocol }): TcpAcceptor | UdpAcceptor {
@@ -313,20 +310,16 @@ function balancerFactory(
   { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,
   clock: Clock,
   random: () => number,
-): (affinity: AffinitySpec) => RoundRobinBalancer {
-  const limitOf = (name: LimitName, maxClients: number): AffinityLimit => {
-    const signal = new LimitSignal(name, () => maxClients);
-    return {
-      maxClients,
-      onEvict: () => signal.refused(),
-      onFreed: (left) => signal.freed(left),
-    };
-  };
+): () => RoundRobinBalancer {
+  const limitOf = (name: LimitName, maxClients: number): AffinityLimit => ({
+    maxClients,
+    signal: new LimitSignal(name, () => maxClients),
+  });
   const affinityBudget = new AffinityBudget(
     limitOf('max-affinity-clients-total', maxAffinityClientsTotal),
   );
-  return (affinity) => {
+  return () => {
     const affinityLimit = limitOf('max-affinity-clients', maxAffinityClients);
-    return new RoundRobinBalancer({ clock, random, affinity, affinityLimit, affinityBudget });
+    return new RoundRobinBalancer({ clock, random, affinityLimit, affinityBudget });
   };
 }

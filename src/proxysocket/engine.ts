@@ -49,8 +49,8 @@ export interface Engine {
   /** The present state and the counters of every service port, or only of those named. */
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[];
 
-  /** The names that a snapshot has, to take it in parts. Absent or undefined: only the whole is available. */
-  names?(): string[] | undefined;
+  /** The names that a snapshot has, to take it in parts. */
+  names?(): string[];
 
   /** Shows whether anything has changed, at a fraction of a snapshot's cost. Absent or undefined: not known. */
   activity?(): Activity | undefined;

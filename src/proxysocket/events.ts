@@ -4,6 +4,7 @@
  * The data path only publishes; logs, metrics and tests subscribe. An event is built only when its
  * channel has a subscriber, so guard every publish with `hasSubscribers`.
  */
+import type { ErrorCode } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 import type { ConnectErrorCause, RejectReason } from './counters.ts';
 import type { LimitName } from './limits.ts';
@@ -104,7 +105,7 @@ export interface ListenerOpened {
 }
 
 interface ListenerFailed extends ListenerOpened {
-  code: string;
+  code: ErrorCode;
   error: Error;
   /** Milliseconds until the next attempt. */
   retryInMs: number;
@@ -120,12 +121,6 @@ interface LimitChanged {
 interface SourceRangeInvalid {
   servicePort: string;
   range: string;
-}
-
-/** An endpoint of a service port is not an `ip:port`; it is left out. */
-interface EndpointInvalid {
-  servicePort: string;
-  endpoint: string;
 }
 
 /**
@@ -156,5 +151,4 @@ export const listenerClosed = typedChannel<ListenerOpened>('listener:closed');
 export const listenerFailed = typedChannel<ListenerFailed>('listener:failed');
 export const limitChanged = typedChannel<LimitChanged>('limit:changed');
 export const sourceRangeInvalid = typedChannel<SourceRangeInvalid>('listener:source-range-invalid');
-export const endpointInvalid = typedChannel<EndpointInvalid>('endpoint:invalid');
 export const dataPlaneFault = typedChannel<DataPlaneFault>('engine:fault');

@@ -46,7 +46,7 @@ const LIMITS = {
   bulkBufferBudget: { name: 'bulk-buffer-budget', default: 128 * 1024 * 1024, isDivided: true },
   /** Requested receive and send buffer of UDP sockets. Bytes. */
   udpSocketBuffer: { name: 'udp-socket-buffer', default: 4 * 1024 * 1024 },
-  /** Maximum bytes queued for one UDP socket while the kernel's buffer is full, or while the socket opens. */
+  /** Maximum bytes queued for one UDP socket while the kernel's buffer is full. */
   udpSendQueueBytes: { name: 'udp-send-queue', default: 64 * 1024 },
   /** Sockets that a UDP listener on a wildcard address opens for single addresses of the host. */
   udpWildcardSockets: { name: 'udp-wildcard-sockets', default: 32 },

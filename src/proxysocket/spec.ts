@@ -1,5 +1,7 @@
 /** The desired state of the data path, as plain values that can be posted to a worker thread. */
 
+import type { ErrorCode } from '../errors.ts';
+
 export type Protocol = 'TCP' | 'UDP';
 
 /**
@@ -51,18 +53,6 @@ export interface ListenSpec {
    * An empty list: such a socket; for UDP, the host may lack `address`.
    */
   readonly transparent?: readonly PortalAddress[];
-  /** For a worker of a pool: the sockets of all workers at this address. Absent: there is one. */
-  readonly group?: ListenGroup;
-}
-
-/** Sockets of one process at one address, over which the kernel spreads clients by their address. */
-interface ListenGroup {
-  /** The key of the listener's slot in the pool. */
-  readonly slot: string;
-  /** Their total number. */
-  readonly sockets: number;
-  /** Number of further sockets to open. */
-  readonly missing: number;
 }
 
 export interface PortalAddress {
@@ -102,13 +92,6 @@ export interface ServicePortSpec {
   readonly proxyProtocolFrom?: readonly string[];
 }
 
-/** What differs between two lists of endpoints. */
-export interface EndpointChanges {
-  readonly removed: readonly EndpointSpec[];
-  /** New ones, and those that replace one with the same address and port. */
-  readonly set: readonly EndpointSpec[];
-}
-
 export type EngineChange =
   /** Creates the service port, or changes it to this. Listeners that stay are not touched. */
   | {
@@ -122,8 +105,6 @@ export type EngineChange =
       readonly name: string;
       readonly endpoints: readonly EndpointSpec[];
     }
-  /** Changes some endpoints of a list so long that copying it to another thread would take long. */
-  | ({ readonly kind: 'patch'; readonly name: string } & EndpointChanges)
   | { readonly kind: 'remove'; readonly name: string };
 
 export type ListenerStatus =
@@ -132,7 +113,7 @@ export type ListenerStatus =
       readonly state: 'failed';
       readonly listen: ListenSpec;
       /** A code of the error table: KPNG_LISTEN_*. */
-      readonly code: string;
+      readonly code: ErrorCode;
       /** The operating system's code, such as EADDRNOTAVAIL. */
       readonly cause: string;
     };

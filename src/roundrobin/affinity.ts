@@ -3,10 +3,12 @@ import type { Member } from './endpoint.ts';
 
 export interface AffinityLimit {
   readonly maxClients: number;
-  /** Called with the address of a client that is evicted because there are too many. */
-  readonly onEvict?: (client: string) => void;
-  /** Called with the remaining number of clients when a stale one was dropped. */
-  readonly onFreed?: (left: number) => void;
+  readonly signal?: {
+    /** A client was evicted because there are too many. */
+    refused(): void;
+    /** A client was forgotten; so many are left. */
+    freed(left: number): void;
+  };
 }
 
 interface AffinityRecord {
@@ -36,15 +38,15 @@ export class AffinityBudget {
     const node = this.#byUse.add(client);
     const oldest = this.#byUse.first?.item;
     if (oldest !== undefined && this.size > this.#limit.maxClients) {
-      oldest.table.forget(oldest.client);
-      this.#limit.onEvict?.(oldest.client);
+      oldest.table.forget(oldest);
+      this.#limit.signal?.refused();
     }
     return node;
   }
 
   leave(node: ListNode<AffinityRecord> | undefined): void {
     node?.remove();
-    this.#limit.onFreed?.(this.size);
+    this.#limit.signal?.freed(this.size);
   }
 }
 
@@ -61,22 +63,18 @@ export class AffinityTable {
   readonly #byUse = new LinkedList<AffinityRecord>();
   readonly #budget: AffinityBudget;
   readonly #limit: AffinityLimit;
-  #timeoutMs: number;
+  /** How long an idle client is remembered. */
+  timeoutMs = 0;
 
-  /** `timeoutMs`: how long an idle client is remembered. `budget`: shared with other tables. */
-  constructor(limit: AffinityLimit, timeoutMs: number, budget: AffinityBudget) {
+  /** `budget`: shared with other tables. */
+  constructor(limit: AffinityLimit, budget: AffinityBudget) {
     this.#limit = limit;
-    this.#timeoutMs = timeoutMs;
     this.#budget = budget;
   }
 
   /** Number of remembered clients, including stale ones. */
   get size(): number {
     return this.#records.size;
-  }
-
-  setTimeout(timeoutMs: number): void {
-    this.#timeoutMs = timeoutMs;
   }
 
   /** The client's target, which counts as a use; undefined if unknown, expired or gone. */
@@ -101,8 +99,8 @@ export class AffinityTable {
     this.clearStale(now, CLEARED_PER_INSERT);
     const oldest = this.#byUse.first?.item;
     if (this.#records.size >= this.#limit.maxClients && oldest !== undefined) {
-      this.forget(oldest.client);
-      this.#limit.onEvict?.(oldest.client);
+      this.forget(oldest);
+      this.#limit.signal?.refused();
     }
     const record: AffinityRecord = {
       table: this,
@@ -117,17 +115,15 @@ export class AffinityTable {
     record.inBudget = this.#budget.join(record);
   }
 
-  forget(client: string): void {
-    const record = this.#records.get(client);
-    if (record === undefined) return;
-    this.#records.delete(client);
+  forget(record: AffinityRecord): void {
+    this.#records.delete(record.client);
     record.inTable?.remove();
     this.#budget.leave(record.inBudget);
   }
 
   /** Forgets all clients; call it before dropping the table. */
   clear(): void {
-    for (const client of this.#records.keys()) this.forget(client);
+    for (const record of this.#records.values()) this.forget(record);
   }
 
   /** Drops stale records from the front of the queue, at most `limit` of them. */
@@ -141,7 +137,7 @@ export class AffinityTable {
 
   /** A record is valid for less than the timeout, the same limit as kube-proxy's. */
   #isStale(record: AffinityRecord, now: number): boolean {
-    return record.target.gone || now - record.usedAt >= this.#timeoutMs;
+    return record.target.gone || now - record.usedAt >= this.timeoutMs;
   }
 
   #touch(record: AffinityRecord, now: number): void {
@@ -151,7 +147,7 @@ export class AffinityTable {
   }
 
   #free(record: AffinityRecord): void {
-    this.forget(record.client);
-    this.#limit.onFreed?.(this.size);
+    this.forget(record);
+    this.#limit.signal?.freed(this.size);
   }
 }

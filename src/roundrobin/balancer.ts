@@ -1,7 +1,7 @@
-import type { AffinitySpec, EndpointChanges, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
+import type { AffinitySpec, EndpointSpec, Traffic } from '../proxysocket/spec.ts';
 import type { Clock } from '../util/clock.ts';
 import type { Family } from '../util/family.ts';
-import { listChanges } from '../util/compare.ts';
+import { LinkedList } from '../util/linked-list.ts';
 import { AffinityTable, type AffinityBudget, type AffinityLimit } from './affinity.ts';
 import {
   endpointText,
@@ -10,13 +10,11 @@ import {
   type Pick,
   type PickRequest,
 } from './endpoint.ts';
-import { Pool, SkipList } from './rotation.ts';
 
 export interface RoundRobinOptions {
   readonly clock: Clock;
   /** Evenly distributed in [0, 1), as `Math.random`. */
   readonly random: () => number;
-  readonly affinity: AffinitySpec;
   /** Clients that session affinity remembers. */
   readonly affinityLimit: AffinityLimit;
   readonly affinityBudget: AffinityBudget;
@@ -24,8 +22,48 @@ export interface RoundRobinOptions {
 
 const TRAFFIC: readonly Traffic[] = ['internal', 'external', 'cluster'];
 
-/** In place of pools that have never had a member: there are many service ports, most with one pool. */
-const NONE = new Pool();
+/** How long an endpoint is skipped after its first, second, ... failure in a row. Milliseconds. */
+export const SKIP_MS = [1000, 2000, 4000, 8000, 16_000] as const;
+/** After any more. */
+const LONGEST_SKIP_MS = 30_000;
+
+const NONE_TRIED: readonly BalancerEndpoint[] = [];
+
+/** Endpoints that may serve one kind of traffic of one address family; a turn moves one to the end. */
+type Rotation = LinkedList<Member>;
+
+/** In place of rotations that have never had a member: there are many service ports, most with one rotation. */
+const NONE: Rotation = new LinkedList();
+
+/**
+ * The next one: untried and not skipped, else untried, else any. One that is passed over loses its turn; if all are,
+ * their order stays.
+ */
+function next(
+  rotation: Rotation,
+  tried: readonly BalancerEndpoint[],
+  now: number,
+): Member | undefined {
+  return (
+    turn(rotation, tried, now) ??
+    turn(rotation, tried, Infinity) ??
+    turn(rotation, NONE_TRIED, Infinity)
+  );
+}
+
+function turn(
+  rotation: Rotation,
+  tried: readonly BalancerEndpoint[],
+  now: number,
+): Member | undefined {
+  for (let left = rotation.size; left > 0; left -= 1) {
+    const { first } = rotation;
+    first?.moveLast();
+    if (first !== undefined && first.item.skippedUntil <= now && !tried.includes(first.item))
+      return first.item;
+  }
+  return undefined;
+}
 
 /**
  * Round robin over the endpoints of one service port, with session affinity by client address.
@@ -41,28 +79,18 @@ const NONE = new Pool();
  *   it is never picked.
  */
 export class RoundRobinBalancer {
-  readonly #clock: Clock;
-  readonly #random: () => number;
-  readonly #affinityLimit: AffinityLimit;
-  readonly #affinityBudget: AffinityBudget;
+  readonly #options: RoundRobinOptions;
   readonly #members = new Map<string, Member>();
-  /** The last list, if nothing is listed twice; undefined: unknown. */
-  #listed: readonly EndpointSpec[] | undefined = [];
-  readonly #pools: Record<Traffic, Record<Family, Pool>> = {
+  readonly #rotations: Record<Traffic, Record<Family, Rotation>> = {
     internal: { 4: NONE, 6: NONE },
     external: { 4: NONE, 6: NONE },
     cluster: { 4: NONE, 6: NONE },
   };
-  readonly #skips = new SkipList();
   #affinity: AffinityTable | undefined;
   #failing = 0;
 
   constructor(options: RoundRobinOptions) {
-    this.#clock = options.clock;
-    this.#random = options.random;
-    this.#affinityLimit = options.affinityLimit;
-    this.#affinityBudget = options.affinityBudget;
-    this.setAffinity(options.affinity);
+    this.#options = options;
   }
 
   /** Number of endpoints, usable or not. */
@@ -78,102 +106,65 @@ export class RoundRobinBalancer {
     return [...this.#members.values()];
   }
 
-  /**
-   * Replaces the set of endpoints and returns the removed ones. The others keep their order. `admits` is called for
-   * each new endpoint; those it refuses are left out. Objects of the previous list are not looked at again.
-   */
-  update(
-    endpoints: readonly EndpointSpec[],
-    admits: Admits = () => true,
-  ): readonly BalancerEndpoint[] {
-    const before = this.#listed ?? [];
-    // Lists with neither the first nor the last object in common have none in common, most likely.
-    const isOther = endpoints[0] !== before[0] && endpoints.at(-1) !== before.at(-1);
-    const isNew = isOther || this.#listed === undefined;
-    const { removed, added } = listChanges(isNew ? [] : before, endpoints);
-    const gone = new Set(isNew ? this.#members.keys() : removed.map(endpointText));
-    const set = byText(added);
-    for (const text of set.keys()) {
-      if (gone.delete(text) || !this.#members.has(text)) continue;
-      // It is listed twice, and only one of the two is new.
-      this.#listed = undefined;
-      return this.update(endpoints, admits);
-    }
-    const left = this.#change(gone, set, admits);
-    this.#listed = set.size === added.length ? endpoints : undefined;
-    return left;
-  }
-
-  /** Changes a few endpoints of many, in time that does not depend on the others; returns the removed ones. */
-  patch(
-    { removed, set }: EndpointChanges,
-    admits: Admits = () => true,
-  ): readonly BalancerEndpoint[] {
-    this.#listed = undefined;
-    return this.#change(removed.map(endpointText), byText(set), admits);
-  }
-
-  #change(
-    removed: Iterable<string>,
-    set: ReadonlyMap<string, EndpointSpec>,
-    admits: Admits,
-  ): readonly BalancerEndpoint[] {
-    const gone = [...removed].flatMap((text) => this.#members.get(text) ?? []);
+  /** Replaces the set of endpoints, each listed once; returns the removed ones. The others keep their order. */
+  update(endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
+    const set = new Map(endpoints.map((spec) => [endpointText(spec), spec]));
+    const gone = [...this.#members.values()].filter(({ text }) => !set.has(text));
     for (const member of gone) this.#remove(member);
     const added: Member[] = [];
     for (const [text, spec] of set) {
       const member = this.#members.get(text);
-      if (member !== undefined) this.#allow(member, spec);
-      else if (admits(spec)) added.push(new Member(text, spec));
+      if (member === undefined) added.push(new Member(text, spec));
+      else this.#allow(member, spec);
     }
-    for (const member of shuffle(added, this.#random)) {
+    for (const member of shuffle(added, this.#options.random)) {
       this.#members.set(member.text, member);
       this.#allow(member, set.get(member.text) ?? {});
     }
-    this.#affinity?.clearStale(this.#clock.now());
+    this.#affinity?.clearStale(this.#options.clock.now());
     return gone;
   }
 
   /** A new timeout applies at once, including to known clients. Without affinity, all clients are forgotten. */
   setAffinity(affinity: AffinitySpec): void {
+    const { affinityLimit, affinityBudget } = this.#options;
     if (affinity.kind === 'none') {
       this.#affinity?.clear();
       this.#affinity = undefined;
-      this.#affinityLimit.onFreed?.(0);
+      affinityLimit.signal?.freed(0);
       return;
     }
-    const timeoutMs = affinity.timeoutSeconds * 1000;
-    this.#affinity ??= new AffinityTable(this.#affinityLimit, timeoutMs, this.#affinityBudget);
-    this.#affinity.setTimeout(timeoutMs);
+    this.#affinity ??= new AffinityTable(affinityLimit, affinityBudget);
+    this.#affinity.timeoutMs = affinity.timeoutSeconds * 1000;
   }
 
-  /** The next endpoint for a client, or undefined if none is left. O(1) without `tried`. */
+  /** The next endpoint for a client, or undefined if none is left. O(1) but for skipped and tried endpoints. */
   pick(request: PickRequest): Pick | undefined {
     const { traffic, tried, previous } = request;
-    const pool = this.#poolFor(traffic, request.family);
+    const rotation = this.#rotationFor(traffic, request.family);
     const affinity = this.#affinity;
-    if (this.#skips.size > 0) this.#unskipDue();
+    // Without failing endpoints, none is skipped.
+    const now = this.#failing > 0 || affinity !== undefined ? this.#options.clock.now() : 0;
     const known = previous === undefined ? undefined : this.#members.get(previous);
-    const kept = known !== undefined && isUsable(known, traffic, pool) ? known : undefined;
-    if (affinity === undefined) return (kept ?? pool.next(tried))?.inTurn;
+    const kept = known !== undefined && isUsable(known, traffic, rotation, now) ? known : undefined;
+    if (affinity === undefined) return (kept ?? next(rotation, tried, now))?.inTurn;
 
     // Only here: the client's address costs a system call.
     const { client } = request;
-    const now = this.#clock.now();
     const bound = affinity.use(client, now);
-    if (bound !== undefined && !tried.includes(bound) && isUsable(bound, traffic, pool)) {
+    if (bound !== undefined && !tried.includes(bound) && isUsable(bound, traffic, rotation, now)) {
       return bound.byAffinity;
     }
-    const next = kept ?? pool.next(tried);
-    if (next === undefined) return undefined;
-    affinity.bind(client, next, now);
-    return next.inTurn;
+    const chosen = kept ?? next(rotation, tried, now);
+    if (chosen === undefined) return undefined;
+    affinity.bind(client, chosen, now);
+    return chosen.inTurn;
   }
 
   /** Whether there is an endpoint for this traffic, skipped or not. */
   serves(traffic: Traffic): boolean {
-    const pools = this.#pools[traffic];
-    return pools[4].size > 0 || pools[6].size > 0;
+    const rotations = this.#rotations[traffic];
+    return rotations[4].size > 0 || rotations[6].size > 0;
   }
 
   /**
@@ -183,55 +174,34 @@ export class RoundRobinBalancer {
   connectFailed(endpoint: BalancerEndpoint, cause: string): void {
     const member = this.#present(endpoint);
     if (member === undefined) return;
-    const now = this.#clock.now();
+    const now = this.#options.clock.now();
     member.record.failed(now, cause);
-    if (member.skipped !== undefined) return;
+    if (member.skippedUntil > now) return;
     if (member.failures === 0) this.#failing += 1;
+    member.skippedUntil = now + (SKIP_MS[member.failures] ?? LONGEST_SKIP_MS);
     member.failures += 1;
-    this.#reseat(member, this.#skips.add(member, now));
+    for (const traffic of TRAFFIC) member.nodes[traffic]?.moveLast();
   }
 
   /** A connection to the endpoint succeeded: it is no longer skipped. `connectMs`: how long it took, if known. */
   connected(endpoint: BalancerEndpoint, connectMs?: number): void {
     const member = this.#present(endpoint);
     if (member === undefined) return;
-    member.record.connected(this.#clock.now(), connectMs);
+    member.record.connected(this.#options.clock.now(), connectMs);
     if (member.failures === 0) return;
     this.#failing -= 1;
     member.failures = 0;
-    if (member.skipped === undefined) return;
-    this.#skips.remove(member.skipped);
-    this.#reseat(member, undefined);
+    member.skippedUntil = 0;
   }
 
-  #poolFor(traffic: Traffic, family: Family): Pool {
-    const pools = this.#pools[traffic];
-    const own = pools[family];
-    return own.size > 0 ? own : pools[family === 4 ? 6 : 4];
+  #rotationFor(traffic: Traffic, family: Family): Rotation {
+    const rotations = this.#rotations[traffic];
+    const own = rotations[family];
+    return own.size > 0 ? own : rotations[family === 4 ? 6 : 4];
   }
 
   #present(endpoint: BalancerEndpoint): Member | undefined {
     return endpoint instanceof Member && !endpoint.gone ? endpoint : undefined;
-  }
-
-  #unskipDue(): void {
-    const now = this.#clock.now();
-    for (;;) {
-      const member = this.#skips.takeDue(now);
-      if (member === undefined) return;
-      this.#reseat(member, undefined);
-    }
-  }
-
-  /** Moves a member between the used and the skipped ones, to the end of the rotation. */
-  #reseat(member: Member, skipped: Member['skipped']): void {
-    member.skipped = skipped;
-    for (const traffic of TRAFFIC) {
-      const node = member.nodes[traffic];
-      if (node === undefined) continue;
-      node.remove();
-      member.nodes[traffic] = this.#pools[traffic][member.family].join(member);
-    }
   }
 
   /** Assigns a member a node for each kind of traffic that it may serve, and removes the others. */
@@ -243,42 +213,24 @@ export class RoundRobinBalancer {
         node.remove();
         member.nodes[traffic] = undefined;
       } else {
-        const pools = this.#pools[traffic];
-        if (pools[member.family] === NONE) pools[member.family] = new Pool();
-        member.nodes[traffic] = pools[member.family].join(member);
+        const rotations = this.#rotations[traffic];
+        if (rotations[member.family] === NONE) rotations[member.family] = new LinkedList();
+        member.nodes[traffic] = rotations[member.family].add(member);
       }
     }
   }
 
   #remove(member: Member): void {
     this.#allow(member, {});
-    if (member.skipped !== undefined) this.#skips.remove(member.skipped);
-    member.skipped = undefined;
     if (member.failures > 0) this.#failing -= 1;
     member.gone = true;
     this.#members.delete(member.text);
   }
 }
 
-type Admits = (endpoint: EndpointSpec) => boolean;
-
-/** One that is listed twice may be used for what either entry allows. */
-function byText(endpoints: readonly EndpointSpec[]): ReadonlyMap<string, EndpointSpec> {
-  const all = new Map<string, EndpointSpec>();
-  for (const spec of endpoints) {
-    const text = endpointText(spec);
-    const same = all.get(text);
-    const internal = spec.internal || same?.internal === true;
-    const external = spec.external || same?.external === true;
-    const cluster = spec.cluster === true || same?.cluster === true;
-    all.set(text, same === undefined ? spec : { ...spec, internal, external, cluster });
-  }
-  return all;
-}
-
-function isUsable(member: Member, traffic: Traffic, pool: Pool): boolean {
+function isUsable(member: Member, traffic: Traffic, rotation: Rotation, now: number): boolean {
   if (member.nodes[traffic] === undefined) return false;
-  return member.skipped === undefined || pool.allSkipped;
+  return member.skippedUntil <= now || [...rotation].every((each) => each.skippedUntil > now);
 }
 
 function shuffle<T>(items: T[], random: () => number): T[] {

@@ -8,19 +8,18 @@ export function endpointText(endpoint: EndpointSpec): string {
   return formatHostPort({ host: endpoint.address, port: endpoint.port });
 }
 
-export type SkipTicket = ListNode<{ readonly member: Member; readonly until: number }>;
-
-export class Member implements BalancerEndpoint {
+export class Member {
   readonly address: string;
   readonly port: number;
   readonly family: Family;
+  /** `ip:port` or `[ip]:port`. */
   readonly text: string;
 
   /** Made once, because every pick returns one of them. */
   readonly inTurn: Pick = { endpoint: this, sticky: false };
   readonly byAffinity: Pick = { endpoint: this, sticky: true };
 
-  /** Its node in the pool of each kind of traffic that it may serve. */
+  /** Its node in the rotation of each kind of traffic that it may serve. */
   readonly nodes: Record<Traffic, ListNode<Member> | undefined> = {
     internal: undefined,
     external: undefined,
@@ -30,7 +29,9 @@ export class Member implements BalancerEndpoint {
   /** Set once it has left the service port. It never returns: the same address gets a new object. */
   gone = false;
   failures = 0;
-  skipped: SkipTicket | undefined;
+  /** On the balancer's clock. */
+  skippedUntil = 0;
+  /** Undefined while it is empty, so that very many idle endpoints cost nothing. */
   recorded: EndpointRecord | undefined = undefined;
 
   constructor(text: string, { address, port }: EndpointSpec) {
@@ -80,16 +81,10 @@ class EndpointRecord {
 }
 
 /** An endpoint in a balancer: the same object while it stays in the service port, so it may be used as a key. */
-export interface BalancerEndpoint {
-  readonly address: string;
-  readonly port: number;
-  readonly family: Family;
-  /** `ip:port` or `[ip]:port`. */
-  readonly text: string;
-  readonly record: EndpointRecord;
-  /** The same; undefined while it is empty, so that very many idle endpoints cost nothing. */
-  readonly recorded: EndpointRecord | undefined;
-}
+export type BalancerEndpoint = Omit<
+  Readonly<Member>,
+  'inTurn' | 'byAffinity' | 'nodes' | 'gone' | 'failures' | 'skippedUntil'
+>;
 
 export interface PickRequest {
   /**

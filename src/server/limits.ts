@@ -1,4 +1,4 @@
-import { DEFAULT_MAX_HISTORY } from '../store/history.ts';
+import { DEFAULT_MAX_HISTORY } from '../store/table.ts';
 
 /** The limits of the API server that have a flag, or that tests change. See docs/reference/limits.md. */
 export const DEFAULT_SERVER_LIMITS = {

@@ -1,15 +1,25 @@
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
-import { Server as TlsServer } from 'node:tls';
+import { createServer as createSecureServer, Server as TlsServer, type TLSSocket } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
 import { listenCode, listenFailure } from '../util/listen-failure.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
-import { serverContext, type TlsMaterial } from '../util/tls-files.ts';
-import { serverLimitReached } from './events.ts';
+import type { Clock } from '../util/clock.ts';
+import { peerText } from '../util/host-port.ts';
+import {
+  followTls,
+  isPlaintext,
+  LISTEN_TLS_FLAGS,
+  serverContext,
+  type TlsFiles,
+  type TlsMaterial,
+} from '../util/tls-files.ts';
+import { handshakeFailed, serverLimitReached, tlsFilesChanged } from './events.ts';
+import { HANDSHAKE_MS } from './limits.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { peerOf, Shares } from './shares.ts';
-import { createTlsServer } from './tls.ts';
 
 export interface ListenerOptions {
   readonly address: ListenAddress;
@@ -20,18 +30,6 @@ export interface ListenerOptions {
   readonly onConnection: (socket: Socket) => void;
 }
 
-export interface Listener {
-  /** With the real port. */
-  readonly address: ListenAddress;
-  readonly connections: number;
-  /** Uses these files for further handshakes. Not for a plaintext listener. */
-  replaceTls(tls: TlsMaterial): void;
-  /** Stops accepting connections; resolves when the existing ones have ended. Idempotent. */
-  close(): Promise<void>;
-  /** Closes the connections as well. Idempotent. */
-  destroy(): void;
-}
-
 /** As in kpng: processes of the same group may connect. */
 const SOCKET_MODE = 0o770;
 
@@ -39,14 +37,13 @@ const SOCKET_MODE = 0o770;
  * Listens on a TCP address or on a unix socket. A stale socket file is replaced; one with a listener, and a file of
  * another kind, are left alone. Fails with a KPNG_ code of `listenCode`.
  */
-export async function listen(options: ListenerOptions): Promise<Listener> {
+export async function listen(options: ListenerOptions) {
   const { address, maxConnections, tls, onConnection } = options;
   /** A connection was closed because its client, or all clients together, reached the limit. */
   const refused = (peer = ''): void =>
     serverLimitReached.publish({ limit: 'max-api-connections', value: maxConnections, peer });
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
-  let closed: Promise<void> | undefined;
   const shares = new Shares(maxConnections);
   const server =
     tls === undefined
@@ -79,21 +76,22 @@ export async function listen(options: ListenerOptions): Promise<Listener> {
   }
   // A connection could not be accepted; Node keeps accepting.
   server.on('error', () => {});
-  const close = (): Promise<void> => {
-    closed ??= new Promise((resolve) => server.close(() => resolve()));
-    return closed;
-  };
+  const ended = new Promise<void>((resolve) => server.once('close', () => resolve()));
   return {
+    /** With the real port. */
     address: withRealPort(server, address),
-    get connections() {
-      return sockets.size;
-    },
-    replaceTls(tls) {
+    /** Uses these files for further handshakes. */
+    replaceTls(tls: TlsMaterial): void {
       if (server instanceof TlsServer) server.setSecureContext(serverContext(tls));
     },
-    close,
-    destroy() {
-      void close();
+    /** Stops accepting connections; resolves when the existing ones have ended. Idempotent. */
+    async close(): Promise<void> {
+      server.close();
+      await ended;
+    },
+    /** Closes the connections as well. Idempotent. */
+    destroy(): void {
+      server.close();
       for (const socket of sockets) socket.destroy();
     },
   };
@@ -137,4 +135,49 @@ async function listenError(address: ListenAddress, cause: unknown): Promise<Kpng
       : { code: listenCode(error.code ?? ''), reason: messageOf(error) };
   const message = `The API cannot be served on ${formatListen(address)}: ${reason}`;
   return new KpngError(code, message, { cause });
+}
+
+const NO_TLS =
+  'the client does not speak TLS, which this server requires; set --api-client-tls-ca, for example';
+
+/** A server for HTTP/2 connections with completed handshakes. Publishes failed ones. */
+function createTlsServer(tls: TlsMaterial, onSecured: (socket: TLSSocket) => void): Server {
+  const server = createSecureServer(
+    { ...serverContext(tls), ALPNProtocols: ['h2'], handshakeTimeout: HANDSHAKE_MS },
+    (socket) => {
+      socket.on('error', () => {});
+      onSecured(socket);
+    },
+  );
+  server.on('tlsClientError', (error, socket) => {
+    // OpenSSL's error for a client without TLS is hard to recognize.
+    const described = isPlaintext(error) ? new Error(NO_TLS) : error;
+    handshakeFailed.publish({ error: described, peer: peerText(socket) });
+  });
+  return server;
+}
+
+/**
+ * Reloads and reports changed TLS files, for new connections. Invalid files change nothing. Returns a function that
+ * ends this.
+ */
+export function followTlsFiles(
+  server: { replaceTls(tls: TlsMaterial): void },
+  files: TlsFiles,
+  material: TlsMaterial,
+  clock?: Clock,
+): () => void {
+  return followTls({
+    files,
+    flags: LISTEN_TLS_FLAGS,
+    material,
+    clock,
+    onChanged(material) {
+      server.replaceTls(material);
+      const crt = material.identity?.crt;
+      const validUntil = crt && Date.parse(new X509Certificate(crt).validTo);
+      tlsFilesChanged.publish({ error: undefined, validUntil: validUntil || undefined });
+    },
+    onFailed: (error) => tlsFilesChanged.publish({ error, validUntil: undefined }),
+  });
 }

@@ -34,20 +34,13 @@ export class Shares {
     this.max = max;
   }
 
-  get used(): number {
-    return this.#used;
-  }
-
-  /** Takes one and returns an idempotent function that releases it; undefined: the client has used its share. */
+  /** Takes one and returns the function that releases it; undefined: the client has used its share. */
   take(peer: unknown): (() => void) | undefined {
     const has = this.#byPeer.get(peer) ?? 0;
     if (has >= (this.max - this.#used) * SHARE) return undefined;
     this.#byPeer.set(peer, has + 1);
     this.#used += 1;
-    let taken = true;
     return () => {
-      if (!taken) return;
-      taken = false;
       this.#used -= 1;
       const left = (this.#byPeer.get(peer) ?? 1) - 1;
       if (left === 0) this.#byPeer.delete(peer);

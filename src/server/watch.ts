@@ -1,13 +1,13 @@
 import { Metadata, status, type ServerDuplexStream } from '@grpc/grpc-js';
 import type { ServerHttp2Stream } from 'node:http2';
-import { countFrames, RESET_FRAME, SYNC_FRAME } from '../api/frames.ts';
+import { countFrames, RESET_FRAME } from '../api/frames.ts';
 import { WatchReq } from '../api/generated/localv1/api.ts';
 import { checked } from '../api/wire.ts';
 import { KpngError, messageOf } from '../errors.ts';
-import type { ChangeSet, Reader, Readers } from '../store/reader.ts';
+import { ByteBuffer } from '../util/byte-buffer.ts';
+import type { Reader, Readers } from '../store/reader.ts';
 import { operationsSent, watchEnded, watchStarted, type ApiName } from './events.ts';
 import { MAX_REQUESTS_AHEAD } from './limits.ts';
-import { RequestReader } from './request-reader.ts';
 
 /** A call whose messages are bytes. */
 export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
@@ -60,14 +60,12 @@ export class Watch {
     this.#reader = readers.open((error) => this.end(status.ABORTED, error));
     // The stream must have its headers before bytes are written to it.
     call.sendMetadata(new Metadata());
-    const requests = new RequestReader({
-      maxMessageSize: options.maxMessageSize,
-      onRequest: (request) => this.#onRequest(request),
-      onBroken: (code, problem) =>
-        this.end(code, new KpngError('KPNG_OP_INVALID', `Invalid request: ${problem}.`)),
-    });
+    const requests = new RequestReader(options.maxMessageSize);
     this.#stream.removeAllListeners('data');
-    this.#stream.on('data', (chunk: Buffer) => requests.take(chunk));
+    this.#stream.on('data', (chunk: Buffer) => {
+      if (this.#ended) return;
+      for (const request of requests.read(chunk)) this.#onRequest(request);
+    });
     this.#stream.once('end', () => this.#onHalfClose());
     // grpc-js listens only to the first error, and itself reports the end of the call.
     this.#stream.on('error', () => {});
@@ -85,15 +83,15 @@ export class Watch {
     const changes = this.#reader.next(request.nodeName, request.clusterScope);
     if (changes === undefined) return;
     this.#nodeName = request.nodeName;
-    const piece = onePiece(changes);
-    if (piece === undefined || this.#stream.writableNeedDrain) {
+    const isOnePiece = Buffer.isBuffer(changes);
+    if (isOnePiece && !this.#stream.writableNeedDrain) {
+      this.#write(changes);
+      this.#sent();
+    } else {
       // A client that sends requests without reading must not fill the memory: it gets the next response when it has
       // taken this one.
-      this.#sending = piece === undefined ? piecesOf(changes) : [piece].values();
+      this.#sending = isOnePiece ? [changes].values() : piecesOf(changes);
       this.#send();
-    } else {
-      this.#write(piece);
-      this.#sent();
     }
   }
 
@@ -111,8 +109,13 @@ export class Watch {
     this.#options.call.emit('error', Object.assign(new Error(error.message), { code }));
   }
 
-  #onRequest(request: Buffer): void {
+  #onRequest(request: Buffer | Refusal): void {
     if (this.#ended) return;
+    if (!Buffer.isBuffer(request)) {
+      const message = `Invalid request: ${request.problem}.`;
+      this.end(request.code, new KpngError('KPNG_OP_INVALID', message));
+      return;
+    }
     // Usually the same as before.
     if (this.#lastRequest?.equals(request) !== true) {
       try {
@@ -243,31 +246,15 @@ export class Hub {
 /** Frames are joined to pieces of at most this size; a larger one is a piece of its own. Bytes. */
 const PIECE = 64 * 1024;
 
-/** The pieces for many clients are joined with their Sync only once. */
-const withSync = new WeakMap<Buffer, Buffer>();
-
-/** A change set with its Sync, if it fits in one piece; undefined: it is larger. */
-export function onePiece(changes: ChangeSet): Buffer | undefined {
-  if (!Array.isArray(changes) || changes.length > 1) return undefined;
-  const [frames] = changes as Buffer[];
-  if (frames === undefined) return SYNC_FRAME;
-  let joined = withSync.get(frames);
-  if (joined === undefined) {
-    joined = Buffer.concat([frames, SYNC_FRAME]);
-    withSync.set(frames, joined);
-  }
-  return joined;
-}
-
 /**
- * A change set in pieces of a useful size, with a Sync at the end. Each piece is valid until the next one is
+ * Frames in pieces of a useful size. Each piece is valid until the next one is
  * requested: they share the same memory, since a state for a thousand clients would otherwise leave gigabytes to the
  * garbage collector.
  */
-export function* piecesOf(changes: ChangeSet): Generator<Buffer, void, undefined> {
+export function* piecesOf(frames: Iterable<Buffer>): Generator<Buffer, void, undefined> {
   const piece = Buffer.allocUnsafeSlow(PIECE);
   let length = 0;
-  for (const frame of withEnd(changes)) {
+  for (const frame of frames) {
     if (length + frame.length > PIECE) {
       if (length > 0) yield piece.subarray(0, length);
       length = 0;
@@ -282,7 +269,52 @@ export function* piecesOf(changes: ChangeSet): Generator<Buffer, void, undefined
   if (length > 0) yield piece.subarray(0, length);
 }
 
-function* withEnd(changes: ChangeSet): Generator<Buffer, void, undefined> {
-  yield* changes;
-  yield SYNC_FRAME;
+/** Why a request is not accepted: the call has to end with this status. */
+export interface Refusal {
+  readonly code: status;
+  readonly problem: string;
+}
+
+/** Bytes before each message: a flag for compression and the length. */
+const PREFIX = 5;
+
+/** Splits the bytes of an HTTP/2 stream into requests. */
+export class RequestReader {
+  readonly #maxBytes: number;
+  /** The beginning of a message, and the number of bytes needed to continue. */
+  readonly #begun = new ByteBuffer();
+  #wanted = PREFIX;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** The requests that a chunk completes. After a refusal, nothing more may be read. */
+  *read(chunk: Buffer): Generator<Buffer | Refusal, void, undefined> {
+    let rest = chunk;
+    if (this.#begun.length > 0) {
+      this.#begun.append(chunk);
+      if (this.#begun.length < this.#wanted) return;
+      rest = this.#begun.take();
+    }
+    this.#wanted = PREFIX;
+    while (rest.length >= PREFIX) {
+      const length = rest.readUInt32BE(1);
+      if (rest[0] !== 0) {
+        yield { code: status.UNIMPLEMENTED, problem: 'compressed requests are not supported' };
+        return;
+      }
+      if (length > this.#maxBytes) {
+        const problem = `a request of ${length} bytes exceeds the limit of ${this.#maxBytes}`;
+        yield { code: status.RESOURCE_EXHAUSTED, problem };
+        return;
+      }
+      this.#wanted = PREFIX + length;
+      if (rest.length < this.#wanted) break;
+      yield rest.subarray(PREFIX, this.#wanted);
+      rest = rest.subarray(this.#wanted);
+      this.#wanted = PREFIX;
+    }
+    if (rest.length > 0) this.#begun.append(rest);
+  }
 }

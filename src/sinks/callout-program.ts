@@ -1,8 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, open, rm, type FileHandle } from 'node:fs/promises';
+import { mkdtemp, open, rm, writeFile, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock, Timer } from '../util/clock.ts';
+import { formatDuration } from '../util/duration.ts';
+import type { CalloutEnded } from './events.ts';
 
 export interface ProgramRun {
   /** Path, or a name to look for on the PATH. There is no shell and there are no arguments. */
@@ -13,22 +15,21 @@ export interface ProgramRun {
   readonly timeoutMs: number;
   /** Maximum output before it is killed. Bytes. */
   readonly maxOutput: number;
+  /** Kills it when aborted. */
   readonly signal: AbortSignal;
   readonly clock: Clock;
 }
 
-export type ProgramEnd =
-  | { readonly kind: 'ok'; readonly stdout: Buffer }
-  /** It could not be started. */
-  | { readonly kind: 'start'; readonly cause: NodeJS.ErrnoException }
-  /** It exited with a code other than 0, or was ended by a foreign signal. */
-  | { readonly kind: 'exit'; readonly exitCode: number }
-  | { readonly kind: 'signal'; readonly signal: string }
-  /** It was killed because it took too long, printed too much, or the signal was aborted. */
-  | { readonly kind: 'timeout' | 'output' | 'stopped' };
-
-/** With the end of its standard error. */
-export type ProgramResult = ProgramEnd & { readonly stderr: string };
+/** How a run has ended. */
+export interface ProgramEnd {
+  readonly result: CalloutEnded['result'];
+  /** What went wrong; undefined: it succeeded, or was stopped. */
+  readonly problem?: string | undefined;
+  readonly cause?: unknown;
+  readonly stdout: Buffer;
+  /** The end of its standard error. */
+  readonly stderr: string;
+}
 
 /** Time between TERM and KILL. Milliseconds. */
 export const TERM_GRACE_MS = 2000;
@@ -42,24 +43,41 @@ export const STDERR_TAIL = 4096;
  *
  * Rejects only if the input cannot be written.
  */
-export async function runProgram(run: ProgramRun): Promise<ProgramResult> {
+export async function runProgram(run: ProgramRun): Promise<ProgramEnd> {
   const input = await inputFile(run.input);
   try {
-    if (run.signal.aborted) return { kind: 'stopped', stderr: '' };
-    return await follow(run, input.fd);
+    if (run.signal.aborted) return { result: 'stopped', stdout: EMPTY, stderr: '' };
+    return await follow(run, input.fd).catch((cause: NodeJS.ErrnoException) => {
+      const why = START_FAILURES[cause.code ?? ''] ?? cause.message;
+      const problem = `${run.program} could not be started: ${why}`;
+      return { result: 'start', problem, cause, stdout: EMPTY, stderr: '' };
+    });
   } finally {
     await input.close();
   }
 }
 
-async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
-  const { promise, resolve } = Promise.withResolvers<ProgramEnd>();
+const EMPTY = Buffer.alloc(0);
+const START_FAILURES: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such program',
+  EACCES: 'it may not be executed',
+};
+
+/** Rejects if the program cannot be started. */
+async function follow(run: ProgramRun, stdin: number): Promise<ProgramEnd> {
+  const { program, timeoutMs, maxOutput, signal, clock } = run;
+  const ended = Promise.withResolvers<Pick<ProgramEnd, 'result' | 'problem'>>();
   const stdout: Buffer[] = [];
   let printed = 0;
-  const stderr = new Tail();
-  let endedFor: 'timeout' | 'output' | 'stopped' | undefined;
-  const child = start(run.program, stdin, (cause) => resolve({ kind: 'start', cause }));
-  if (child === undefined) return { ...(await promise), stderr: '' };
+  let stderr = EMPTY;
+  /** Why it is being killed. */
+  let killedFor: Pick<ProgramEnd, 'result' | 'problem'> | undefined;
+  const child = spawn(program, [], {
+    stdio: [stdin, 'pipe', 'pipe'],
+    detached: process.platform !== 'win32',
+    windowsHide: true,
+  });
+  child.once('error', ended.reject);
 
   const timers: Timer[] = [];
   const kill = (): void => {
@@ -68,76 +86,57 @@ async function follow(run: ProgramRun, stdin: number): Promise<ProgramResult> {
     if (child.exitCode !== null || child.signalCode !== null) detach(child);
     else child.once('exit', () => detach(child));
   };
-  const cut = (why: 'output' | 'stopped'): void => {
-    endedFor ??= why;
+  const killFor = (result: ProgramEnd['result'], problem?: string): void => {
+    killedFor ??= { result, problem };
     kill();
   };
   const timeUp = (): void => {
-    endedFor ??= 'timeout';
+    const limit = formatDuration(timeoutMs);
+    const problem = `${program}, or a process that it started, timed out after ${limit}`;
+    killedFor ??= { result: 'timeout', problem };
     signalGroup(child, 'SIGTERM');
-    timers.push(run.clock.setTimer(TERM_GRACE_MS, kill));
+    timers.push(clock.setTimer(TERM_GRACE_MS, kill));
   };
-  if (run.timeoutMs > 0) timers.push(run.clock.setTimer(run.timeoutMs, timeUp));
-  const stop = (): void => cut('stopped');
-  run.signal.addEventListener('abort', stop, { once: true });
+  if (timeoutMs > 0) timers.push(clock.setTimer(timeoutMs, timeUp));
+  const stop = (): void => killFor('stopped');
+  signal.addEventListener('abort', stop, { once: true });
   // It has its own process group, so ending this process does not end it.
   process.once('exit', kill);
 
   child.stdout?.on('data', (piece: Buffer) => {
     printed += piece.length;
-    if (printed > run.maxOutput) cut('output');
-    else stdout.push(piece);
+    if (printed <= maxOutput) stdout.push(piece);
+    else killFor('output', `${program} was killed: it printed more than ${maxOutput} bytes`);
   });
-  child.stderr?.on('data', (piece: Buffer) => stderr.add(piece));
-  child.once('close', (exitCode, signal) => {
-    if (endedFor !== undefined) resolve({ kind: endedFor });
-    else if (exitCode === 0) resolve({ kind: 'ok', stdout: Buffer.concat(stdout) });
-    else if (exitCode !== null) resolve({ kind: 'exit', exitCode });
-    else resolve({ kind: 'signal', signal: signal ?? 'a signal' });
+  child.stderr?.on('data', (piece: Buffer) => {
+    stderr = Buffer.concat([stderr, piece]).subarray(-STDERR_TAIL - 1);
   });
-  const end = await promise;
-  for (const timer of timers) timer.cancel();
-  run.signal.removeEventListener('abort', stop);
-  process.off('exit', kill);
-  return { ...end, stderr: stderr.text };
-}
-
-/** Keeps the end of a program's output. */
-class Tail {
-  #bytes = Buffer.alloc(0);
-  #printed = 0;
-
-  add(piece: Buffer): void {
-    this.#printed += piece.length;
-    this.#bytes = Buffer.concat([this.#bytes, piece]).subarray(-STDERR_TAIL);
-  }
-
-  /** Trimmed; begins with an ellipsis if it was cut. */
-  get text(): string {
-    const text = this.#bytes.toString('utf8');
-    // The cut may have split a character.
-    return this.#printed > STDERR_TAIL ? `…${text.replace(/^\uFFFD+/, '').trim()}` : text.trim();
-  }
-}
-
-/** Most failures to start are events, and a few are thrown. */
-function start(
-  program: string,
-  stdin: number,
-  onFailed: (cause: NodeJS.ErrnoException) => void,
-): ChildProcess | undefined {
+  child.once('close', (code, by) => {
+    if (killedFor !== undefined) ended.resolve(killedFor);
+    else if (code === 0) ended.resolve({ result: 'ok' });
+    else if (code === null)
+      ended.resolve({ result: 'signal', problem: `${program} was killed by ${by}` });
+    else ended.resolve({ result: 'exit', problem: `${program} ended with code ${code}` });
+  });
   try {
-    const child = spawn(program, [], {
-      stdio: [stdin, 'pipe', 'pipe'],
-      detached: process.platform !== 'win32',
-      windowsHide: true,
-    });
-    child.once('error', onFailed);
-    return child;
-  } catch (cause) {
-    onFailed(cause as NodeJS.ErrnoException);
-    return undefined;
+    const end = await ended.promise;
+    return { ...end, stdout: Buffer.concat(stdout), stderr: endOf(stderr) };
+  } finally {
+    for (const timer of timers) timer.cancel();
+    signal.removeEventListener('abort', stop);
+    process.off('exit', kill);
   }
+}
+
+/** The end of a program's output, trimmed; begins with an ellipsis if it was cut. */
+function endOf(output: Buffer): string {
+  if (output.length <= STDERR_TAIL) return output.toString().trim();
+  // The cut may have split a character.
+  return `…${output
+    .subarray(-STDERR_TAIL)
+    .toString()
+    .replace(/^\uFFFD+/, '')
+    .trim()}`;
 }
 
 function detach(child: ChildProcess): void {
@@ -161,54 +160,29 @@ function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
 }
 
 /**
- * Writes text to an unlinked file, for a program to read as its standard input. It is freed when the handle is
+ * Writes text to a file without a name, for a program to read as its standard input. It is freed when the handle is
  * closed.
  *
  * Node's own pipes are sockets, and a program cannot open `/dev/stdin` when that is a socket: scripts that do so work
  * with this. A program that does not read cannot block this process either.
  */
 async function inputFile(pieces: Iterable<string>): Promise<FileHandle> {
-  const handle = await unnamedFile();
+  const folder = await newFolder();
   try {
-    let position = 0;
-    for (const piece of pieces) {
-      // Writing at a position keeps the program's read offset at the start.
-      const bytes = Buffer.from(piece);
-      for (let start = 0; start < bytes.length;) {
-        const { bytesWritten } = await handle.write(bytes, start, bytes.length - start, position);
-        start += bytesWritten;
-        position += bytesWritten;
-      }
-    }
-    return handle;
-  } catch (error) {
-    await handle.close();
-    throw error;
+    const path = join(folder, 'state');
+    await writeFile(path, pieces, { flag: 'wx', mode: 0o600 });
+    return await open(path);
+  } finally {
+    await rm(folder, { recursive: true });
   }
 }
 
 /** In memory if the temporary folder is not writable, as in a read-only container. */
-async function unnamedFile(): Promise<FileHandle> {
-  try {
-    return await unnamedFileIn(tmpdir());
-  } catch (error) {
+function newFolder(): Promise<string> {
+  return mkdtemp(join(tmpdir(), 'kpng-userspace-')).catch((error: unknown) => {
     if (process.platform !== 'linux') throw error;
-    return unnamedFileIn('/dev/shm').catch(() => {
+    return mkdtemp('/dev/shm/kpng-userspace-').catch(() => {
       throw error;
     });
-  }
-}
-
-async function unnamedFileIn(parent: string): Promise<FileHandle> {
-  const folder = await mkdtemp(join(parent, 'kpng-userspace-'));
-  const opened = open(join(folder, 'state'), 'wx+', 0o600);
-  // Remove the folder even if opening fails.
-  await Promise.allSettled([opened]);
-  try {
-    await rm(folder, { recursive: true });
-  } catch (error) {
-    await opened.then((handle) => handle.close());
-    throw error;
-  }
-  return opened;
+  });
 }

@@ -1,10 +1,9 @@
 import { KpngError, messageOf } from '../errors.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
-import { formatDuration } from '../util/duration.ts';
 import { calloutEnded } from './events.ts';
 import { stateJson } from './json.ts';
-import { runProgram, type ProgramResult } from './callout-program.ts';
+import { runProgram } from './callout-program.ts';
 
 export interface CalloutOptions {
   /** Path, or a name to look for on the PATH. */
@@ -54,45 +53,21 @@ export class CalloutSink implements LocalSink {
     const input = stateJson(view);
     const running = runProgram({ program, input, timeoutMs, maxOutput, signal, clock });
     this.#program = running;
-    const result = await running.catch((cause: unknown) => {
+    const end = await running.catch((cause: unknown) => {
       const why = `the state for ${program} could not be written to a temporary file`;
       throw failed(`${why}: ${messageOf(cause)}`, cause);
     });
-    const error = errorOf(result, this.#options);
-    const { kind, stderr } = result;
+    const { result, problem, cause, stdout, stderr } = end;
+    const error = problem === undefined ? undefined : failed(problem, cause);
     const durationMs = clock.now() - started;
-    calloutEnded.publish({ program, result: kind, error, stderr, durationMs });
+    calloutEnded.publish({ program, result, error, stderr, durationMs });
     if (error !== undefined) throw error;
-    if (result.kind === 'ok') await write(Buffer.concat([result.stdout, LINE_FEED]));
+    if (result === 'ok') await write(Buffer.concat([stdout, LINE_FEED]));
   }
 }
 
 const LINE_FEED = Buffer.from('\n');
 
-function errorOf(
-  result: ProgramResult,
-  { program, timeoutMs, maxOutput }: CalloutOptions,
-): KpngError | undefined {
-  if (result.kind === 'ok' || result.kind === 'stopped') return undefined;
-  if (result.kind === 'start') {
-    const { cause } = result;
-    return failed(`${program} could not be started: ${startFailure(cause)}`, cause);
-  }
-  if (result.kind === 'exit') return failed(`${program} ended with code ${result.exitCode}`);
-  if (result.kind === 'signal') return failed(`${program} was killed by ${result.signal}`);
-  if (result.kind === 'output') {
-    return failed(`${program} was killed: it printed more than ${maxOutput} bytes`);
-  }
-  const limit = formatDuration(timeoutMs);
-  return failed(`${program}, or a process that it started, timed out after ${limit}`);
-}
-
-function failed(message: string, cause?: unknown): KpngError {
+function failed(message: string, cause: unknown): KpngError {
   return new KpngError('KPNG_CALLOUT_FAILED', message, { cause });
-}
-
-function startFailure({ code, message }: NodeJS.ErrnoException): string {
-  if (code === 'ENOENT') return 'there is no such program';
-  if (code === 'EACCES') return 'it may not be executed';
-  return message;
 }

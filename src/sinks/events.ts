@@ -3,24 +3,21 @@ import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 
 /** A health-check node port is open to load balancers. */
-export interface HealthCheckServed {
+export const healthCheckServed = typedChannel<{
   /** `namespace/name`. */
   service: string;
   /** `ip:port`. */
   address: string;
-}
+}>('health-check:served');
 
 /** It could not be opened. */
-export interface HealthCheckFailed {
+export const healthCheckFailed = typedChannel<{
   service: string;
   /** Names the process that holds the port, if known. */
   error: KpngError;
   /** Milliseconds until the next attempt; undefined when another component decides. */
   retryInMs: number | undefined;
-}
-
-export const healthCheckServed = typedChannel<HealthCheckServed>('health-check:served');
-export const healthCheckFailed = typedChannel<HealthCheckFailed>('health-check:failed');
+}>('health-check:failed');
 
 /** A run of the callout has ended, successfully or not. */
 export interface CalloutEnded {
@@ -36,12 +33,10 @@ export interface CalloutEnded {
 export const calloutEnded = typedChannel<CalloutEnded>('callout:ended');
 
 /** A part of a service has no rules for its external IPs. */
-export interface ExtipProblem {
+export const extipProblem = typedChannel<{
   /** Names the service port. */
   error: KpngError;
-}
-
-export const extipProblem = typedChannel<ExtipProblem>('extip:problem');
+}>('extip:problem');
 
 /** Returns a function that selects the problems whose messages were not among those of its previous call. */
 export function newProblems(): (problems: readonly KpngError[]) => KpngError[] {

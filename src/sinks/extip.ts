@@ -1,11 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { Protocol, type Endpoint, type PortMapping } from '../api/generated/localv1/api.ts';
-import { KpngError } from '../errors.ts';
+import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Exec } from '../portal/exec.ts';
 import { Kernel, type Tools } from '../portal/iptables/tools.ts';
 import { resolvePort } from '../proxier/endpoints.ts';
 import type { LocalChange, LocalSink, LocalView, ServiceEntry } from '../store/local-view.ts';
 import type { Family } from '../util/family.ts';
+import { formatHostPort } from '../util/host-port.ts';
 import { isPort } from '../util/port-range.ts';
 import { extipProblem, newProblems } from './events.ts';
 
@@ -70,7 +71,7 @@ const CANNOT: ReadonlySet<string> = new Set([
   'KPNG_PORTAL_TOOL_MISSING',
 ]);
 
-export interface ExtipRules {
+interface ExtipRules {
   readonly text: string;
   /** Whether there are rules, besides the empty chains. */
   readonly any: boolean;
@@ -94,7 +95,7 @@ const PROTOCOLS: ReadonlyMap<number, string> = new Map([
  *
  * As kpng's iptables-extip writes them, but for both families, and with named target ports.
  */
-export function extipRules(view: LocalView, family: Family, options: ExtipOptions): ExtipRules {
+function extipRules(view: LocalView, family: Family, options: ExtipOptions): ExtipRules {
   const forward = new Set<string>();
   const dnat: string[] = [];
   const sources = new Map<string, string>();
@@ -119,7 +120,8 @@ export function extipRules(view: LocalView, family: Family, options: ExtipOption
     for (const port of entry.service.ports) {
       const protocol = PROTOCOLS.get(port.protocol);
       if (protocol === undefined || !isPort(port.port)) {
-        problems.push(invalidPort(entry, port));
+        const text = `: no external-IP rule for port ${port.port}, protocol ${port.protocol}: not supported`;
+        problems.push(problemOf(entry, port, 'KPNG_SERVICE_INVALID', text));
         continue;
       }
       const targets = endpoints.flatMap((endpoint) => targetOf(endpoint, port, names, family));
@@ -130,34 +132,29 @@ export function extipRules(view: LocalView, family: Family, options: ExtipOption
         const match = `-d ${ip} -p ${protocol} -m ${protocol} --dport ${port.port}`;
         const holder = holders.get(match);
         if (holder !== undefined) {
-          problems.push(conflict(entry, port, ip, holder));
+          const text = ` cannot have port ${port.port} of the external IP ${ip}: ${holder} has it`;
+          problems.push(problemOf(entry, port, 'KPNG_PORTAL_CONFLICT', text));
           continue;
         }
         holders.set(match, entry.key);
         for (const [index, { address, port: number }] of targets.entries()) {
           const chance = share(targets.length - index);
-          const to = family === 4 ? `${address}:${number}` : `[${address}]:${number}`;
+          const to = formatHostPort({ host: address, port: number });
           dnat.push(`${match}${chance} -j DNAT --to-destination ${to}`);
         }
       }
     }
   }
   const snat = [...sources].map(([from, to]) => `-s ${from} -j SNAT --to-source ${to}`);
-  const lines = (chain: string, rules: Iterable<string>): string[] =>
-    [...rules].map((rule) => `-A ${prefix}${chain} ${rule}`);
-  const text = [
-    '*filter',
-    `:${prefix}forward - [0:0]`,
-    ...lines('forward', forward),
-    'COMMIT',
-    '*nat',
-    `:${prefix}DNAT - [0:0]`,
-    `:${prefix}SNAT - [0:0]`,
-    ...lines('DNAT', dnat),
-    ...lines('SNAT', snat),
-    'COMMIT',
-    '',
-  ].join('\n');
+  const table = (name: string, chains: Readonly<Record<string, readonly string[]>>): string => {
+    const rules = Object.entries(chains).flatMap(([chain, list]) =>
+      list.map((rule) => `-A ${prefix}${chain} ${rule}\n`),
+    );
+    const heads = Object.keys(chains).map((chain) => `:${prefix}${chain} - [0:0]\n`);
+    return `*${name}\n${heads.join('')}${rules.join('')}COMMIT\n`;
+  };
+  const text =
+    table('filter', { forward: [...forward] }) + table('nat', { DNAT: dnat, SNAT: snat });
   return { text, any: sources.size > 0, problems };
 }
 
@@ -197,18 +194,13 @@ function share(left: number): string {
 /** Numbers in the texts by their value. */
 const collator = new Intl.Collator('en', { numeric: true });
 
-function portName({ key }: ServiceEntry, { name }: PortMapping): string {
-  return name === '' ? key : `${key}:${name}`;
-}
-
-function invalidPort(entry: ServiceEntry, port: PortMapping): KpngError {
-  const servicePort = portName(entry, port);
-  const message = `${servicePort}: no external-IP rule for port ${port.port}, protocol ${port.protocol}: not supported`;
-  return new KpngError('KPNG_SERVICE_INVALID', message, { servicePort });
-}
-
-function conflict(entry: ServiceEntry, port: PortMapping, ip: string, holder: string): KpngError {
-  const servicePort = portName(entry, port);
-  const message = `${servicePort} cannot have port ${port.port} of the external IP ${ip}: ${holder} has it`;
-  return new KpngError('KPNG_PORTAL_CONFLICT', message, { servicePort });
+/** `text`: the rest of the message, after the service port. */
+function problemOf(
+  { key }: ServiceEntry,
+  { name }: PortMapping,
+  code: ErrorCode,
+  text: string,
+): KpngError {
+  const servicePort = name === '' ? key : `${key}:${name}`;
+  return new KpngError(code, servicePort + text, { servicePort });
 }

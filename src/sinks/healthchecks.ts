@@ -1,13 +1,9 @@
-import { KpngError } from '../errors.ts';
+import { KpngError, type ErrorCode } from '../errors.ts';
 import type { LocalChange, LocalSink, ServiceEntry } from '../store/local-view.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
-import { formatHostPort } from '../util/host-port.ts';
-import {
-  startHttpServer,
-  type HttpResponse,
-  type HttpServer,
-  type Inherit,
-} from '../util/http-server.ts';
+import { formatHostPort, type HostPort } from '../util/host-port.ts';
+import type { HttpResponse } from '../util/http-connections.ts';
+import { startHttpServer, type HttpServer, type Inherit } from '../util/http-server.ts';
 import { isPort } from '../util/port-range.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { healthCheckFailed, healthCheckServed, newProblems } from './events.ts';
@@ -112,40 +108,29 @@ export class HealthCheckSink implements LocalSink {
 
   /** Closes unneeded servers, and then opens missing ones. */
   async #settle(): Promise<void> {
-    const wanted = this.#wanted();
-    const closing: Promise<void>[] = [];
-    for (const [key, { server }] of this.#servers) {
-      if (wanted.has(key)) continue;
-      this.#servers.delete(key);
-      closing.push(server.close());
+    const wanted = new Map<string, HostPort>();
+    for (const host of this.#closed || this.#claims.size === 0 ? [] : this.#options.addresses()) {
+      for (const port of this.#claims.keys()) wanted.set(`${host} ${port}`, { host, port });
     }
-    await Promise.all(closing);
-    const opening: Promise<void>[] = [];
-    for (const [key, { address, port }] of wanted) {
-      if (this.#servers.has(key)) continue;
-      const opened = this.#open(address, port);
+    const unneeded = [...this.#servers].filter(([key]) => !wanted.has(key));
+    for (const [key] of unneeded) this.#servers.delete(key);
+    await Promise.all(unneeded.map(([, { server }]) => server.close()));
+    const opened = [...wanted].map(([key, address]) => {
+      const opened = this.#servers.get(key) ?? this.#open(address);
       this.#servers.set(key, opened);
-      opening.push(opened.tried.promise);
-    }
-    await Promise.all(opening);
-  }
-
-  #wanted(): Map<string, { readonly address: string; readonly port: number }> {
-    const wanted = new Map<string, { address: string; port: number }>();
-    if (this.#closed || this.#claims.size === 0) return wanted;
-    for (const address of this.#options.addresses()) {
-      for (const port of this.#claims.keys()) wanted.set(`${address} ${port}`, { address, port });
-    }
-    return wanted;
+      return opened.tried.promise;
+    });
+    await Promise.all(opened);
   }
 
   /** Failures to listen are published and retried. */
-  #open(address: string, port: number): CheckServer {
+  #open(address: HostPort): CheckServer {
+    const { host, port } = address;
     const holder = (): HealthCheck =>
       this.#claims.get(port)?.[0] ?? { service: '/', port, localEndpoints: 0 };
     const tried = Promise.withResolvers<void>();
     const server = startHttpServer({
-      address: { host: address, port },
+      address,
       clock: this.#clock,
       inherit: this.#options.inherit,
       answer: () => answerFor(holder(), this.#options.healthy?.() ?? true),
@@ -157,9 +142,9 @@ export class HealthCheckSink implements LocalSink {
       },
       onBindFailed({ code, reason, cause }, retryInMs) {
         const { service } = holder();
-        const listen = address === '' ? `port ${port}` : formatHostPort({ host: address, port });
-        const message = `${service}: the health-check node port cannot be opened on ${listen}: ${reason}; retrying`;
-        const error = new KpngError(code, message, { cause, servicePort: service });
+        const listen = host === '' ? `port ${port}` : formatHostPort(address);
+        const why = `the health-check node port cannot be opened on ${listen}: ${reason}; retrying`;
+        const error = problemOf(service, code, `: ${why}`, cause);
         opened.problem = error;
         tried.resolve();
         healthCheckFailed.publish({ service, error, retryInMs });
@@ -177,30 +162,30 @@ export class HealthCheckSink implements LocalSink {
     const claims = [...this.#claims.values()];
     const withoutAddress = claims.length > 0 && this.#options.addresses().length === 0;
     return [
-      ...invalid.map(invalidPort),
-      ...claims.flatMap(([holder, ...others]) => others.map((each) => conflict(each, holder))),
-      ...(withoutAddress ? claims.flatMap(([holder]) => (holder ? noAddress(holder) : [])) : []),
+      ...invalid.map(({ service, port }) => {
+        const text = `: the health-check node port ${port} is not a port from 1 to 65535`;
+        return problemOf(service, 'KPNG_SERVICE_INVALID', text);
+      }),
+      ...claims.flatMap(([holder, ...others]) =>
+        others.map(({ service, port }) => {
+          const text = ` cannot have the health-check node port ${port}: ${holder?.service} has it`;
+          const hint = '; this service gets it when that one releases it';
+          return problemOf(service, 'KPNG_PORTAL_CONFLICT', text + hint);
+        }),
+      ),
+      ...(withoutAddress ? claims : []).flatMap((list) =>
+        list.slice(0, 1).map(({ service, port }) => {
+          const text = `: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
+          return problemOf(service, 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', text);
+        }),
+      ),
     ];
   }
 }
 
-function invalidPort({ service, port }: HealthCheck): KpngError {
-  const message = `${service}: the health-check node port ${port} is not a port from 1 to 65535`;
-  return new KpngError('KPNG_SERVICE_INVALID', message, { servicePort: service });
-}
-
-function noAddress({ service, port }: HealthCheck): KpngError {
-  const message = `${service}: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
-  return new KpngError('KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', message, { servicePort: service });
-}
-
-function conflict({ service, port }: HealthCheck, holder: HealthCheck | undefined): KpngError {
-  return new KpngError(
-    'KPNG_PORTAL_CONFLICT',
-    `${service} cannot have the health-check node port ${port}: ${holder?.service} has it; this service gets it ` +
-      'when that one releases it',
-    { servicePort: service },
-  );
+/** `text`: the rest of the message, after the service. */
+function problemOf(service: string, code: ErrorCode, text: string, cause?: unknown): KpngError {
+  return new KpngError(code, service + text, { cause, servicePort: service });
 }
 
 export interface HealthCheck {

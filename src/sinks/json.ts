@@ -47,25 +47,20 @@ export function streamWriter(
   onReaderGone: () => void,
 ): (piece: string | Uint8Array) => Promise<void> {
   let gone = false;
-  const readerGone = (): void => {
-    if (gone) return;
+  const readerGone = (error: Error): boolean => {
+    if (!isReaderGone(error)) return false;
+    const isFirst = !gone;
     gone = true;
-    onReaderGone();
+    if (isFirst) onReaderGone();
+    return true;
   };
   // Errors between writes matter only if the reader has closed.
-  stream.on('error', (error) => {
-    if (isReaderGone(error)) readerGone();
-  });
-  return (piece) => {
-    if (gone) return Promise.resolve();
+  stream.on('error', readerGone);
+  return async (piece) => {
+    if (gone) return;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    stream.write(piece, (error) => {
-      if (!error) return resolve();
-      if (!isReaderGone(error)) return reject(error);
-      readerGone();
-      resolve();
-    });
-    return promise;
+    stream.write(piece, (error) => (error && !readerGone(error) ? reject(error) : resolve()));
+    await promise;
   };
 }
 

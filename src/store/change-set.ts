@@ -1,10 +1,7 @@
+import type { AnyOp, ChangeOp } from '../api/ops.ts';
+import { comparePaths } from '../api/paths.ts';
 import { KpngError } from '../errors.ts';
-
-/** The effect of a change set on one entry. */
-export type Staged<T> = T | typeof DELETED | typeof KEPT;
-export const DELETED = Symbol('deleted');
-/** The server sent the entry in an invalid form: the old value stays. */
-export const KEPT = Symbol('kept');
+import { isEqual, put } from '../util/compare.ts';
 
 /** Limits of the state from a server, and of a change set before its Sync. */
 export interface StateLimits {
@@ -19,142 +16,151 @@ export const DEFAULT_STATE_LIMITS: StateLimits = {
   maxBytes: 512 * 1024 * 1024,
 };
 
-/** What an open change set says of some entries, by key. */
-export class ChangeSet<T extends object> {
-  readonly #staged = new Map<string, Staged<T>>();
-  readonly #size: StateSize;
-  readonly #prefixLength: number;
+/** The effect of a change set on one entry. */
+type Staged = object | typeof DELETED | typeof KEPT;
+const DELETED = Symbol('deleted');
+/** The server sent the entry in an invalid form: the old value stays. */
+const KEPT = Symbol('kept');
 
-  /** `prefixLength`: the part of the paths before the key. */
-  constructor(size: StateSize, prefixLength = 0) {
-    this.#size = size;
-    this.#prefixLength = prefixLength;
-  }
+type Entries<T = object> = ReadonlyMap<string, T>;
+const NONE: Entries = new Map();
 
-  /**
-   * Adds an operation; `before` is the current value. An invalid one removes nothing, neither from the state nor from
-   * the change set. Throws as `StateSize.stage`.
-   */
-  stage(key: string, value: Staged<T>, before: T | undefined): void {
-    const previous = this.#staged.get(key);
-    if (value === KEPT && previous !== undefined) return;
-    this.#staged.set(key, value);
-    this.#size.stage(this.#prefixLength + key.length, before, previous, value);
-  }
-
-  get(key: string): Staged<T> | undefined {
-    return this.#staged.get(key);
-  }
-
-  keysSet(): string[] {
-    return [...this.#staged].filter(([, value]) => typeof value === 'object').map(([key]) => key);
-  }
-
-  /**
-   * The differences from the current entries, which the caller may apply meanwhile; undefined: removed. After a reset,
-   * entries that the change set does not name are removed.
-   */
-  *changes(
-    current: ReadonlyMap<string, T>,
-  ): Generator<[key: string, value: T | undefined], void, undefined> {
-    for (const [key, value] of this.#staged) {
-      if (value === KEPT || value === current.get(key)) continue;
-      if (value !== DELETED) yield [key, value];
-      else if (current.has(key)) yield [key, undefined];
-    }
-    if (!this.#size.resyncing) return;
-    for (const key of current.keys()) if (!this.#staged.has(key)) yield [key, undefined];
-  }
-
-  clear(): void {
-    this.#staged.clear();
-  }
+/** The effect of a change set on one table. */
+export interface TableChange {
+  /** `nodes`, `services`, or another one. */
+  readonly name: string;
+  /** The real differences; undefined: removed. */
+  readonly changes: Entries<object | undefined>;
+  /** The entries as they are now. Those of nodes and services are changed in place, others copied, in order of the key. */
+  readonly entries: Entries;
+  /** The keys that the change set has values for. */
+  readonly given: readonly string[];
 }
 
-/** Overhead of an entry. Bytes. */
-const ENTRY_BYTES = 128;
-
 /**
- * Measures a state and its open change set. No value may change after it was counted: its size is computed again when
- * it is removed.
+ * A state of tables with entries, and an open change set. Neither changes the other before `sync`, so readers see only
+ * complete states, and an aborted change set leaves no trace.
+ *
+ * Unchanged entries keep their objects. No value may change after it was staged: its size is computed again when it is
+ * removed.
  */
-export class StateSize {
+export class StagedState {
+  readonly #tables = new Map<string, Entries>(IN_PLACE.map((name) => [name, new Map()]));
+  readonly #staged = new Map<string, Map<string, Staged>>();
   readonly #limits: StateLimits;
   /** Every entry named in the change set, including deleted ones. */
-  readonly #staged = new SizeCounter();
+  readonly #stagedSize: Size = { ...NOTHING };
   /** The state with the next Sync. */
-  readonly #next = new SizeCounter();
+  readonly #nextSize: Size = { ...NOTHING };
+  /** After a reset, all entries are unconfirmed until the next sync. */
   #resyncing = false;
 
   constructor(limits: StateLimits = DEFAULT_STATE_LIMITS) {
     this.#limits = limits;
   }
 
-  /** After a reset, all entries are unconfirmed until the next sync. */
-  get resyncing(): boolean {
-    return this.#resyncing;
+  /** Of the type that the caller stages there. */
+  table<T extends object>(name: string): Entries<T> {
+    return (this.#tables.get(name) ?? NONE) as Entries<T>;
   }
 
-  /** The full data set follows. */
+  /** Whether the change set has an invalid form of the entry. */
+  isInvalid(table: string, key: string): boolean {
+    return this.#staged.get(table)?.get(key) === KEPT;
+  }
+
+  /** The full data set follows: discards the open change set and marks every entry stale. */
   reset(): void {
-    this.#staged.clear();
-    this.#next.clear();
+    this.#discard();
+    Object.assign(this.#nextSize, NOTHING);
     this.#resyncing = true;
   }
 
   /**
-   * Adds an entry to the change set. `before`: the current value; `previous`: the one in the change set so far;
-   * undefined: none. Throws KPNG_STATE_TOO_LARGE; the change set must then be discarded.
+   * Adds an operation to the change set. An invalid one removes nothing, neither from the state nor from the change set.
+   * Throws KPNG_STATE_TOO_LARGE if a limit is exceeded; the change set must then be discarded.
    */
-  stage(
-    pathLength: number,
-    before: object | undefined,
-    previous: Staged<object> | undefined,
-    value: Staged<object>,
-  ): void {
-    const path = ENTRY_BYTES + pathLength;
-    const settled = (staged: Staged<object>) => (staged === KEPT ? before : staged);
+  stage(table: string, key: string, op: ChangeOp<AnyOp>): void {
+    const staged = this.#staged.get(table) ?? new Map<string, Staged>();
+    this.#staged.set(table, staged);
+    const before = this.#tables.get(table)?.get(key);
+    const previous = staged.get(key);
+    const given = op.kind === 'invalid' ? KEPT : ((op as AnyOp).value ?? DELETED);
+    if (given === KEPT && previous !== undefined) return;
+    // Compared now: a large state would be compared all at once when the change set is complete.
+    const value = before !== undefined && isEqual(before, given) ? before : given;
+    staged.set(key, value);
+    const path = ENTRY_BYTES + table.length + key.length;
+    const settled = (each: Staged): Staged | undefined => (each === KEPT ? before : each);
     const was = previous === undefined ? (this.#resyncing ? undefined : before) : settled(previous);
     const is = settled(value);
-    if (previous === undefined) this.#staged.add(1, path);
-    this.#staged.add(0, sizeOf(value) - sizeOf(previous));
-    if (typeof was === 'object') this.#next.add(-1, -path - sizeOf(was));
-    if (typeof is === 'object') this.#next.add(1, path + sizeOf(is));
-    this.#check(this.#staged);
-    this.#check(this.#next);
+    if (previous === undefined) this.#count(this.#stagedSize, 1, path);
+    if (typeof was === 'object') this.#count(this.#nextSize, -1, -path - sizeOf(was));
+    this.#count(this.#stagedSize, 0, sizeOf(value) - sizeOf(previous));
+    if (typeof is === 'object') this.#count(this.#nextSize, 1, path + sizeOf(is));
   }
 
-  /** The change set is now part of the state. */
-  sync(): void {
+  /**
+   * Applies the change set, table by table: nodes and services, then others that it names. After a reset, entries that it
+   * does not name are removed.
+   */
+  *sync(): Generator<TableChange, void, undefined> {
+    const stale = this.#resyncing ? this.#tables.keys() : [];
+    for (const name of new Set([...IN_PLACE, ...this.#staged.keys(), ...stale])) {
+      const staged = this.#staged.get(name) ?? new Map<string, Staged>();
+      const before = this.table(name);
+      const changes = new Map<string, object | undefined>();
+      for (const [key, value] of staged) {
+        if (value === DELETED ? before.has(key) : value !== KEPT && value !== before.get(key)) {
+          changes.set(key, value === DELETED ? undefined : (value as object));
+        }
+      }
+      for (const key of this.#resyncing ? before.keys() : []) {
+        if (!staged.has(key)) changes.set(key, undefined);
+      }
+      let entries = before;
+      if (IN_PLACE.includes(name)) {
+        for (const [key, value] of changes) put(before as Map<string, object>, key, value);
+      } else {
+        entries = withChanges(before, changes);
+        put(this.#tables, name, entries.size === 0 ? undefined : entries);
+      }
+      const given = [...staged].filter(([, value]) => typeof value === 'object');
+      yield { name, changes, entries, given: given.map(([key]) => key) };
+    }
+    this.#discard();
+  }
+
+  #discard(): void {
     this.#staged.clear();
+    Object.assign(this.#stagedSize, NOTHING);
     this.#resyncing = false;
   }
 
-  #check({ entries, bytes }: SizeCounter): void {
+  #count(size: Size, entries: number, bytes: number): void {
     const { maxEntries, maxBytes } = this.#limits;
-    if (entries <= maxEntries && bytes <= maxBytes) return;
+    size.entries += entries;
+    size.bytes += bytes;
+    if (size.entries <= maxEntries && size.bytes <= maxBytes) return;
     const limit =
-      entries > maxEntries
+      size.entries > maxEntries
         ? `${maxEntries} services, endpoints and nodes`
         : `${Math.round(maxBytes / 1024 / 1024)} MiB in memory`;
     throw new KpngError('KPNG_STATE_TOO_LARGE', `The server sent a state of more than ${limit}.`);
   }
 }
 
-class SizeCounter {
-  entries = 0;
-  bytes = 0;
+/** Tables that may have very many entries: copies would cost more than a change. */
+const IN_PLACE: readonly string[] = ['nodes', 'services'];
 
-  add(entries: number, bytes: number): void {
-    this.entries += entries;
-    this.bytes += bytes;
-  }
+/** Overhead of an entry. Bytes. */
+const ENTRY_BYTES = 128;
 
-  clear(): void {
-    this.entries = 0;
-    this.bytes = 0;
-  }
+interface Size {
+  entries: number;
+  bytes: number;
 }
+const NOTHING: Readonly<Size> = { entries: 0, bytes: 0 };
 
 /** Estimated size of a decoded message in memory: a few bytes on the wire can take many here. */
 function sizeOf(value: unknown): number {
@@ -165,8 +171,20 @@ function sizeOf(value: unknown): number {
   return bytes;
 }
 
-/** Sets an entry, or deletes it with undefined. */
-export function put<T>(entries: Map<string, T>, key: string, value: T | undefined): void {
-  if (value === undefined) entries.delete(key);
-  else entries.set(key, value);
+/**
+ * A copy with changes, in order of the key; the map itself if nothing differs. Undefined: removed. Unchanged keys are in
+ * order already.
+ */
+export function withChanges<T>(
+  entries: ReadonlyMap<string, T>,
+  changes: ReadonlyMap<string, T | undefined>,
+): ReadonlyMap<string, T> {
+  if (changes.size === 0) return entries;
+  const copy = new Map(entries);
+  let isSorted = true;
+  for (const [key, value] of changes) {
+    isSorted &&= value === undefined || entries.has(key);
+    put(copy, key, value);
+  }
+  return isSorted ? copy : new Map([...copy].sort(([a], [b]) => comparePaths(a, b)));
 }

@@ -22,9 +22,8 @@ export interface DelivererOptions {
  */
 export class Deliverer {
   readonly #sink: LocalSink;
-  readonly #clock: Clock;
+  readonly #options: DelivererOptions;
   readonly #backoff: Backoff;
-  readonly #onFailed: ((error: KpngError) => void) | undefined;
   readonly #queue = new SerialQueue();
   /** The changes that the sink has not applied yet. */
   #undelivered: LocalChange | undefined;
@@ -34,9 +33,8 @@ export class Deliverer {
 
   constructor(sink: LocalSink, options: DelivererOptions = {}) {
     this.#sink = sink;
-    this.#clock = options.clock ?? systemClock;
+    this.#options = options;
     this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
-    this.#onFailed = options.onFailed;
   }
 
   /**
@@ -57,12 +55,12 @@ export class Deliverer {
   /** Stops retrying. Resolves when the sink is idle. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#cancelRetry();
+    this.#retry?.cancel();
     await this.#queue.idle();
   }
 
   async #attempt({ view, changed }: LocalChange): Promise<KpngError | undefined> {
-    this.#cancelRetry();
+    this.#retry?.cancel();
     const keys = this.#undelivered ? new Set([...this.#undelivered.changed, ...changed]) : changed;
     const change = { view, changed: keys };
     try {
@@ -71,8 +69,7 @@ export class Deliverer {
       return this.#failed(change, cause);
     }
     this.#undelivered = undefined;
-    if (this.#failures === 0) return undefined;
-    sinkRecovered.publish({ failures: this.#failures });
+    if (this.#failures > 0) sinkRecovered.publish({ failures: this.#failures });
     this.#failures = 0;
     this.#backoff.reset();
     return undefined;
@@ -92,15 +89,10 @@ export class Deliverer {
     if (!this.#closed) {
       // Unless a change set includes it meanwhile.
       const again = (): unknown => this.deliver(() => this.#undelivered);
-      this.#retry = this.#clock.setTimer(retryInMs, again);
+      this.#retry = (this.#options.clock ?? systemClock).setTimer(retryInMs, again);
     }
-    this.#onFailed?.(error);
+    this.#options.onFailed?.(error);
     sinkFailed.publish({ error, waiting: count, retryInMs });
     return error;
-  }
-
-  #cancelRetry(): void {
-    this.#retry?.cancel();
-    this.#retry = undefined;
   }
 }

@@ -5,9 +5,7 @@
 import type { KpngError } from '../errors.ts';
 import { typedChannel } from '../util/channel.ts';
 
-export interface SourceConnected {
-  source: string;
-}
+export const sourceConnected = typedChannel<{ source: string }>('source:connected');
 
 export interface SourceDisconnected {
   source: string;
@@ -16,27 +14,23 @@ export interface SourceDisconnected {
   /** Milliseconds until the next attempt. */
   retryInMs: number;
 }
+export const sourceDisconnected = typedChannel<SourceDisconnected>('source:disconnected');
 
 /** A complete change set has arrived. Published before the sink gets it. */
-export interface SourceSynced {
+export const sourceSynced = typedChannel<{
   source: string;
   services: number;
   /** How many of them the change set touched. */
   changed: number;
   /** Operations of the change set, as far as it is for one node, with its Sync. */
   operations?: number;
-}
+}>('source:synced');
 
 /** A source has written to the state of the cluster. */
-export interface StoreWritten {
-  changed: boolean;
-}
+export const storeWritten = typedChannel<{ changed: boolean }>('store:written');
 
 /** An operation from a source is invalid and is skipped. */
-export interface OpInvalid {
-  source: string;
-  error: KpngError;
-}
+export const opInvalid = typedChannel<{ source: string; error: KpngError }>('source:op-invalid');
 
 /** A sink rejected a change set. */
 export interface SinkFailed {
@@ -47,16 +41,7 @@ export interface SinkFailed {
   /** Milliseconds until the next attempt, if nothing new comes before. */
   retryInMs: number;
 }
+export const sinkFailed = typedChannel<SinkFailed>('sink:failed');
 
 /** A sink has accepted a change set after failures. */
-export interface SinkRecovered {
-  failures: number;
-}
-
-export const sourceConnected = typedChannel<SourceConnected>('source:connected');
-export const sourceDisconnected = typedChannel<SourceDisconnected>('source:disconnected');
-export const sourceSynced = typedChannel<SourceSynced>('source:synced');
-export const storeWritten = typedChannel<StoreWritten>('store:written');
-export const opInvalid = typedChannel<OpInvalid>('source:op-invalid');
-export const sinkFailed = typedChannel<SinkFailed>('sink:failed');
-export const sinkRecovered = typedChannel<SinkRecovered>('sink:recovered');
+export const sinkRecovered = typedChannel<{ failures: number }>('sink:recovered');

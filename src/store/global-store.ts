@@ -1,14 +1,34 @@
 import { setImmediate } from 'node:timers/promises';
-import type { Node } from '../api/generated/globalv1/api.ts';
+import type { EndpointInfo, Node } from '../api/generated/globalv1/api.ts';
+import type { Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
+import { servicePath } from '../api/paths.ts';
+import { isEqual } from '../util/compare.ts';
 import { Compactor } from './compact.ts';
 import { storeWritten } from './events.ts';
-import { type GlobalSet, GlobalTransaction } from './global-transaction.ts';
-import { DEFAULT_MAX_HISTORY, History, type OnEvicted, type Pin } from './history.ts';
 import type { ViewNode } from './selection.ts';
-import type { ServiceRecord } from './service-record.ts';
+import { ServiceRecord } from './service-record.ts';
 import { zoneOf } from './stored.ts';
-import { Table } from './table.ts';
+import { History, type OnEvicted, type Pin, Table } from './table.ts';
+
+export type GlobalSet = 'services' | 'endpoints' | 'nodes';
+const ALL_SETS: readonly GlobalSet[] = ['services', 'endpoints', 'nodes'];
+
+/** Endpoints of one service that are added and removed together, such as those of an EndpointSlice. */
+export interface EndpointSource<Part = EndpointInfo> {
+  readonly namespace: string;
+  readonly serviceName: string;
+  /** Name of the source, unique for its service. */
+  readonly name: string;
+  /** The store owns them: they get the names of the source, and equal parts are shared. */
+  readonly endpoints: readonly Part[];
+}
+
+/** The endpoints of a source from one index up to another. */
+export interface Range {
+  readonly from: number;
+  readonly to: number;
+}
 
 /** A change that is applied in parts yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
@@ -23,9 +43,9 @@ const TURN_MS = 10;
 export class GlobalStore {
   readonly hasher: Hasher;
   /** By `namespace/name`. A record may have endpoints only. */
-  readonly services: Table<ServiceRecord>;
-  readonly nodes: Table<Node>;
-  readonly #history = new History(DEFAULT_MAX_HISTORY);
+  readonly services = new Table<ServiceRecord>((record) => record.endpoints.length + 1);
+  readonly nodes = new Table<Node>(() => 1);
+  readonly history = new History(this.services, this.nodes);
   readonly #complete = new Set<GlobalSet>();
   readonly #listeners = new Set<() => void>();
   readonly #compactor = new Compactor();
@@ -36,8 +56,6 @@ export class GlobalStore {
   /** `hasher`: see `loadHasher`. */
   constructor({ hasher }: { readonly hasher: Hasher }) {
     this.hasher = hasher;
-    this.services = new Table(this.#history, (record) => record.endpoints.length + 1);
-    this.nodes = new Table(this.#history, () => 1);
   }
 
   /** Grows by one with each transaction that changed something. */
@@ -53,16 +71,6 @@ export class GlobalStore {
   /** Number of services, not counting those that have only endpoints. */
   get serviceCount(): number {
     return this.#serviceCount;
-  }
-
-  /** Number of kept endpoints of previous states. */
-  get history(): number {
-    return this.#history.kept;
-  }
-
-  /** Replaces the limit, at first DEFAULT_MAX_HISTORY, from the next change on. */
-  limitHistory(maxHistory: number): void {
-    this.#history.limit = maxHistory;
   }
 
   /**
@@ -88,7 +96,7 @@ export class GlobalStore {
   ): Promise<boolean> {
     const transaction = this.#begin();
     // Concurrent readers need the versions that are being replaced.
-    const previous = this.pin(() => previous.release());
+    const previous = this.pin();
     try {
       let end = performance.now() + TURN_MS;
       for await (const _ of steps(transaction)) {
@@ -106,13 +114,7 @@ export class GlobalStore {
   #begin(): GlobalTransaction {
     if (this.#updating) throw new Error('a transaction is open already');
     this.#updating = true;
-    return new GlobalTransaction({
-      revision: this.#revision + 1,
-      services: this.services,
-      nodes: this.nodes,
-      complete: this.#complete,
-      compactor: this.#compactor,
-    });
+    return new GlobalTransaction(this, this.#complete, this.#compactor);
   }
 
   #commit(transaction: GlobalTransaction): void {
@@ -121,7 +123,7 @@ export class GlobalStore {
     if (!transaction.changed) return;
     this.#revision++;
     this.#serviceCount += transaction.addedServices;
-    this.#history.enforceLimit();
+    this.history.enforceLimit();
     for (const listener of this.#listeners) listener();
   }
 
@@ -133,17 +135,111 @@ export class GlobalStore {
 
   /**
    * Pins the newest revision, so that later changes can be queried. A reader that lags too far behind loses its pin:
-   * `onEvicted` is called with the reason, and must release it.
+   * `onEvicted` is called with the reason.
    */
-  pin(onEvicted: OnEvicted): Pin {
-    return this.#history.pin(this.#revision, onEvicted);
+  pin(onEvicted?: OnEvicted): Pin {
+    return this.history.pin(this.#revision, onEvicted);
   }
 
   /** A node in the form that a view needs. An unknown node has no zone. */
-  viewNode(name: string, clusterScope: boolean): ViewNode {
+  viewNode(name: string, clusterScope = false): ViewNode {
     const node = this.nodes.at(name, this.#revision);
     return { name, zone: node === undefined ? '' : zoneOf(node), clusterScope };
   }
+}
+
+/**
+ * One change of the global state. The messages passed in belong to the store from then on; values equal to the current
+ * ones change nothing.
+ */
+export class GlobalTransaction {
+  readonly #store: GlobalStore;
+  readonly #complete: Set<GlobalSet>;
+  readonly #compactor: Compactor;
+  changed = false;
+  /** Services that were added, less those that were removed. */
+  addedServices = 0;
+
+  constructor(store: GlobalStore, complete: Set<GlobalSet>, compactor: Compactor) {
+    this.#store = store;
+    this.#complete = complete;
+    this.#compactor = compactor;
+  }
+
+  /** Undefined removes the service; its endpoints stay until their sources are removed. `key`: `namespace/name`. */
+  setService(key: string, service: Service | undefined): void {
+    const old = this.#store.services.get(key) ?? NOTHING;
+    if (isEqual(old.service, service)) return;
+    this.addedServices += (service === undefined ? 0 : 1) - (old.service === undefined ? 0 : 1);
+    if (service !== undefined) this.#compactor.compact(service);
+    this.#setRecord(key, new ServiceRecord(service, old.endpoints));
+  }
+
+  /**
+   * Replaces the endpoints that the service has from this source; none removes the source. A range stands for endpoints of
+   * the list before the transaction, which `updateInParts` keeps, and `update` only if a reader needs it.
+   */
+  setSource(source: EndpointSource<EndpointInfo | Range>): void {
+    const { services, revision } = this.#store;
+    const key = servicePath(source.namespace, source.serviceName);
+    const old = services.at(key, revision)?.from(source.name) ?? [];
+    const updated: EndpointInfo[] = [];
+    for (const part of source.endpoints) {
+      if ('from' in part) {
+        for (let at = part.from; at < part.to; at += 1) updated.push(old[at] as EndpointInfo);
+        continue;
+      }
+      const info = adopt(part, source, this.#compactor, updated.at(-1));
+      // Changes usually leave the order as it is.
+      const before = old[updated.length];
+      // A new endpoint has no hash yet.
+      updated.push(before && isEqual({ ...before, hash: 0n }, info) ? before : info);
+    }
+    const record = services.get(key) ?? NOTHING;
+    if (isEqual(record.from(source.name), updated)) return;
+    // A copy has no spare capacity, which very many services would keep.
+    this.#setRecord(key, record.withSource(source.name, updated.slice()));
+  }
+
+  /** Undefined removes the node. */
+  setNode(name: string, node: Node | undefined): void {
+    const { nodes } = this.#store;
+    if (isEqual(nodes.get(name), node)) return;
+    nodes.set(name, node);
+    this.changed = true;
+  }
+
+  /** Marks the sets (all of them, if none is named) as complete. */
+  setComplete(...sets: readonly GlobalSet[]): void {
+    for (const set of sets.length === 0 ? ALL_SETS : sets) {
+      if (this.#complete.has(set)) continue;
+      this.#complete.add(set);
+      this.changed = true;
+    }
+  }
+
+  #setRecord(key: string, record: ServiceRecord): void {
+    const empty = record.service === undefined && record.endpoints.length === 0;
+    this.#store.services.set(key, empty ? undefined : record);
+    this.changed = true;
+  }
+}
+
+const NOTHING = new ServiceRecord();
+
+/** An endpoint as the store keeps it. `previous`: the one before it. */
+function adopt(
+  info: EndpointInfo,
+  { namespace, name, serviceName }: EndpointSource<unknown>,
+  compactor: Compactor,
+  previous: EndpointInfo | undefined,
+): EndpointInfo {
+  info.hash = 0n;
+  info.namespace = namespace;
+  info.sourceName = name;
+  info.serviceName = serviceName;
+  compactor.compact(info, previous);
+  return info;
 }
 
 /** A source of cluster-wide state: a state file, the Kubernetes API, a kpng server. */

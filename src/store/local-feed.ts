@@ -30,7 +30,7 @@ export async function feedLocalSink(
   const { source, nodeName, hasher, clusterScope = false, delivery } = options;
   const store = new GlobalStore({ hasher });
   // A single reader keeps at most one previous version of each entry.
-  store.limitHistory(Infinity);
+  store.history.limit = Infinity;
   const view = new NodeView(store, nodeName, clusterScope);
   const deliverer = new Deliverer(sink, delivery);
   let waiting = false;
@@ -38,9 +38,8 @@ export async function feedLocalSink(
     waiting = false;
     const change = await view.next();
     if (change !== undefined && sourceSynced.hasSubscribers) {
-      // The Sync is an operation, too.
-      const operations = change.operations + 1;
-      const counts = { services: view.size, changed: change.changed.size, operations };
+      const { changed, operations } = change;
+      const counts = { services: view.size, changed: changed.size, operations };
       sourceSynced.publish({ source: source.name, ...counts });
     }
     return change;

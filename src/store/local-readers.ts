@@ -1,107 +1,68 @@
+import type { Hasher } from '../api/hash.ts';
 import { isEqual } from '../util/compare.ts';
-import type { GlobalStore } from './global-store.ts';
-import {
-  LocalDeltas,
-  serviceChange,
-  type ServiceChange,
-  type ServiceDelta,
-  type Side,
-} from './local-deltas.ts';
-import { type ChangeSet, type Position, Readers } from './reader.ts';
+import { type ChangeSet, inOnePiece, type Position, Readers, SMALL } from './reader.ts';
+import type { ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { type Entry, type LocalEndpoint, localServiceEntry } from './stored.ts';
-import { type Cell, compareKeys, sorter } from './table.ts';
-
-type ServiceCell = Cell<ServiceRecord>;
-
-/** Change sets of up to this many services are computed at once; larger ones while they are sent. */
-const SMALL = 1000;
+import { NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
+import {
+  difference,
+  type Entry,
+  isSameEntry,
+  type LocalEndpoint,
+  localServiceEntry,
+} from './stored.ts';
+import { compareKeys } from './table.ts';
 
 /** Node-local views as the local API sends them. */
 export class LocalReaders extends Readers {
-  readonly #deltas: LocalDeltas;
-  /** The cells that have changed since a revision, by key: most clients have seen the same one. */
-  readonly #changed = new Map<number, readonly ServiceCell[]>();
-  /** Frames of change sets that are the same for many nodes, by their deltas. */
-  readonly #frames = new Map<string, readonly Buffer[]>();
-  readonly #byEndpointPath = sorter<ServiceRecord>(byEndpointPath);
-
-  constructor(store: GlobalStore) {
-    super(store);
-    this.#deltas = new LocalDeltas(store.hasher);
-  }
-
-  protected clear(): void {
-    this.#deltas.clear();
-    this.#changed.clear();
-    this.#frames.clear();
-  }
-
   protected between(from: Position | undefined, to: Position): ChangeSet | undefined {
-    const sidesOf = (cell: ServiceCell): [Side, Side] => [
-      { record: from && cell.at(from.pin.revision), node: from?.node ?? to.node },
-      { record: cell.at(to.pin.revision), node: to.node },
+    const { services, hasher } = this.store;
+    const shared = this.once('deltas', () => new LocalDeltas(hasher));
+    const sidesOf = (key: string): [Side, Side] => [
+      { record: services.at(key, from?.revision ?? 0), node: from?.node ?? to.node },
+      { record: services.at(key, to.revision), node: to.node },
     ];
-    const deltaOf = (cell: ServiceCell) => this.#deltas.between(...sidesOf(cell));
-    const cells = this.#cellsThatMayDiffer(from, to);
-    if (cells.length <= SMALL) {
-      const deltas = cells.map(deltaOf).filter((each) => each !== undefined);
-      return deltas.length === 0 ? undefined : this.#smallChangeSet(deltas);
+    const changeOf = (key: string) => {
+      const [before, after] = sidesOf(key).map(({ record }) => record);
+      if (before?.service === after?.service) return undefined;
+      return [serviceEntry(before), serviceEntry(after)];
+    };
+    const deltaOf = (key: string) => shared.between(...sidesOf(key));
+    const since = from !== undefined && isEqual(from.node, to.node) ? from.revision : 0;
+    // Most clients have seen the same revision.
+    const [keys, sorted] = this.once(`changed since ${since}`, () => [
+      services.keys(undefined, since),
+      services.keys(byEndpointPath, since),
+    ]) as [readonly string[], readonly string[]];
+    if (keys.length > SMALL) {
+      // The state may be large and its reader slow, so everything is built on demand.
+      if (sorted.every((key) => deltaOf(key) === undefined)) return undefined;
+      return framesOf(present(keys, changeOf), present(sorted, deltaOf), from === undefined);
     }
-    // The state may be large and its reader slow, so everything is built on demand.
-    if (!cells.some((cell) => deltaOf(cell) !== undefined)) return undefined;
-    const services = present(cells, (cell) => serviceChange(...sidesOf(cell)));
-    const sorted = this.#byEndpointPath(cells);
-    const endpoints = () => present(sorted, deltaOf);
-    return framesOf(services, endpoints, from === undefined);
-  }
-
-  #smallChangeSet(deltas: readonly ServiceDelta[]): ChangeSet {
-    const signature = signatureOf(deltas);
-    const known = signature === undefined ? undefined : this.#frames.get(signature);
-    if (known !== undefined) return known;
-    const sorted = deltas.length < 2 ? deltas : [...deltas].sort(byEndpointPath);
-    const frames = [...framesOf(deltas, () => sorted, false)];
-    if (signature === undefined) return frames;
-    const joined = [Buffer.concat(frames)];
-    this.#frames.set(signature, joined);
-    return joined;
-  }
-
-  /** In order of the key. */
-  #cellsThatMayDiffer(from: Position | undefined, to: Position): readonly ServiceCell[] {
-    const { services } = this.store;
-    if (from === undefined || !isEqual(from.node, to.node)) return services.cells();
-    const { revision } = from.pin;
-    let changed = this.#changed.get(revision);
-    if (changed === undefined) {
-      changed = [...services.changedSince(revision)].sort((a, b) => compareKeys(a.key, b.key));
-      this.#changed.set(revision, changed);
-    }
-    return changed;
+    const deltas = sorted.map(deltaOf).filter((each) => each !== undefined);
+    if (deltas.length === 0) return undefined;
+    const frames = () => framesOf(present(keys, changeOf), deltas, from === undefined);
+    const ids = deltas.map(({ sharedAs }) => sharedAs);
+    // With a delta for one node, the change set is for that one only.
+    return ids.includes(undefined) ? inOnePiece([...frames()]) : this.joined(ids.join(), frames);
   }
 }
 
 /** Endpoint paths sort differently from those of their services: `a-b/x` comes before `a/x`. */
-function byEndpointPath(a: { readonly key: string }, b: { readonly key: string }): number {
-  return compareKeys(`${a.key}/`, `${b.key}/`);
+function byEndpointPath(a: string, b: string): number {
+  return compareKeys(`${a}/`, `${b}/`);
 }
 
-/** What is made of the cells, when it is needed, without undefined. */
-function* present<T>(
-  cells: readonly ServiceCell[],
-  make: (cell: ServiceCell) => T | undefined,
-): Generator<T, void, undefined> {
-  for (const cell of cells) {
-    const made = make(cell);
-    if (made !== undefined) yield made;
-  }
-}
-
-/** The ids of the deltas, if all are shared; undefined: the change set is for one node. */
-function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
-  const ids = deltas.map(({ sharedAs }) => sharedAs);
-  return ids.includes(undefined) ? undefined : ids.join();
+/** What is made of the keys, whenever it is needed, without undefined. */
+function present<T>(keys: readonly string[], make: (key: string) => T | undefined): Iterable<T> {
+  return {
+    *[Symbol.iterator]() {
+      for (const key of keys) {
+        const made = make(key);
+        if (made !== undefined) yield made;
+      }
+    },
+  };
 }
 
 /**
@@ -112,19 +73,18 @@ function signatureOf(deltas: readonly ServiceDelta[]): string | undefined {
  * nothing can have been deleted.
  */
 function* framesOf(
-  services: Iterable<ServiceChange>,
-  endpoints: () => Iterable<ServiceDelta>,
+  services: Iterable<readonly (Entry | undefined)[]>,
+  endpoints: Iterable<EndpointDelta>,
   complete: boolean,
 ): Generator<Buffer, void, undefined> {
   const gone: Entry[] = [];
-  for (const { service, removed } of services) {
-    if (service !== undefined) yield localServiceEntry(service).frame;
-    if (removed !== undefined) gone.push(localServiceEntry(removed));
+  for (const [before, after] of services) {
+    yield* difference(before, after, gone);
   }
-  const deleted = complete ? [] : deletedEndpoints(endpoints());
+  const deleted = complete ? [] : deletedEndpoints(endpoints);
   for (const each of deleted) if (!each.named) yield each.deletion();
-  const withAnonymous: ServiceDelta[] = [];
-  for (const delta of endpoints()) {
+  const withAnonymous: EndpointDelta[] = [];
+  for (const delta of endpoints) {
     yield* setFrames(delta, true);
     if (hasAnonymous(delta)) withAnonymous.push(delta);
   }
@@ -134,7 +94,7 @@ function* framesOf(
 }
 
 /** The frames that set endpoints with, or without a pod's name; for a whole service in one piece. */
-function* setFrames(delta: ServiceDelta, named: boolean): Generator<Buffer, void, undefined> {
+function* setFrames(delta: EndpointDelta, named: boolean): Generator<Buffer, void, undefined> {
   if (delta.whole === undefined) {
     for (const each of delta.sets) if (each.named === named) yield each.frame;
     return;
@@ -143,12 +103,119 @@ function* setFrames(delta: ServiceDelta, named: boolean): Generator<Buffer, void
   if (frames.length > 0) yield frames;
 }
 
-function hasAnonymous({ whole, sets }: ServiceDelta): boolean {
+function hasAnonymous({ whole, sets }: EndpointDelta): boolean {
   return whole === undefined ? sets.some(({ named }) => !named) : whole.frames(false).length > 0;
 }
 
-function deletedEndpoints(deltas: Iterable<ServiceDelta>): readonly LocalEndpoint[] {
+function deletedEndpoints(deltas: Iterable<EndpointDelta>): readonly LocalEndpoint[] {
   const ascending: LocalEndpoint[] = [];
   for (const { deletes } of deltas) for (const each of deletes.toReversed()) ascending.push(each);
   return ascending.reverse();
+}
+
+/** A state of a service as a node sees it. */
+interface Side {
+  readonly record: ServiceRecord | undefined;
+  readonly node: ViewNode;
+}
+
+/** What differs for a node between two states of the endpoints of a service. */
+interface EndpointDelta {
+  /** New or changed, in order of the key; empty with `whole`. */
+  readonly sets: readonly LocalEndpoint[];
+  /** Removed, in reverse order. */
+  readonly deletes: readonly LocalEndpoint[];
+  /** All that is new, if there is nothing else and many nodes see it in the same way. */
+  readonly whole?: SharedEndpoints;
+  /**
+   * The same for all nodes without an endpoint of the service, together with the difference in the service; absent:
+   * computed for one node.
+   */
+  readonly sharedAs?: number;
+}
+
+/** Computes the differences between two states for nodes. Results that many nodes share are computed once. */
+class LocalDeltas {
+  /** By the newer endpoints, nearly always compared with the same older ones. */
+  readonly #shared = new Map<SharedEndpoints, { from: SharedEndpoints; delta: EndpointDelta }>();
+  readonly #hasher: Hasher;
+  #ids = 0;
+
+  constructor(hasher: Hasher) {
+    this.#hasher = hasher;
+  }
+
+  /** Undefined when nothing differs for the node, neither in the service. */
+  between(older: Side, newer: Side): EndpointDelta | undefined {
+    const [from, to] = [this.#viewOf(older), this.#viewOf(newer)];
+    if (from === to) return undefined;
+    const shared = this.#sharedBetween(from.shared, to.shared);
+    const isShared = from.own === undefined && to.own === undefined;
+    const delta = isShared ? shared : ownDelta(from, to, shared);
+    const newCount = delta.whole?.byKey.size ?? delta.sets.length;
+    if (newCount + delta.deletes.length > 0) return delta;
+    // Not only the same object: it may have gone and come back as it was.
+    const [before, after] = [older, newer].map(({ record }) => serviceEntry(record));
+    return isSameEntry(before, after) ? undefined : delta;
+  }
+
+  #viewOf({ record, node }: Side): View {
+    return record?.views(this.#hasher)?.of(node) ?? NO_VIEW;
+  }
+
+  #sharedBetween(from: SharedEndpoints, to: SharedEndpoints): EndpointDelta {
+    const known = this.#shared.get(to);
+    if (known?.from === from) return known.delta;
+    const [before, after] = [from.byKey, to.byKey];
+    const keys = [...after.keys(), ...[...before.keys()].filter((key) => !after.has(key))];
+    const found =
+      before.size === 0
+        ? { sets: [], deletes: [], whole: to }
+        : differing(keys, before.get.bind(before), after.get.bind(after));
+    // `NO_VIEW` belongs to no particular service, so changes to it are computed for each.
+    if (to === NO_VIEW.shared) return found;
+    const delta = { ...found, sharedAs: ++this.#ids };
+    this.#shared.set(to, { from, delta });
+    return delta;
+  }
+}
+
+function serviceEntry(record: ServiceRecord | undefined): Entry | undefined {
+  return record?.service && localServiceEntry(record.service);
+}
+
+function ownDelta(from: View, to: View, { sets, deletes, whole }: EndpointDelta): EndpointDelta {
+  const keys = new Set(whole?.byKey.keys() ?? [...sets, ...deletes].map(({ key }) => key));
+  for (const { own } of [from, to]) for (const key of own?.keys() ?? []) keys.add(key);
+  return differing(
+    keys,
+    (key) => lookUp(from, key),
+    (key) => lookUp(to, key),
+  );
+}
+
+type LookUp = (key: string) => LocalEndpoint | undefined;
+
+/** `keys`: each once. */
+function differing(keys: Iterable<string>, from: LookUp, to: LookUp): EndpointDelta {
+  const sets: LocalEndpoint[] = [];
+  const deletes: LocalEndpoint[] = [];
+  for (const key of keys) {
+    const before = from(key);
+    const after = to(key);
+    if (before === after || (before && after?.equals(before) === true)) continue;
+    if (after !== undefined) sets.push(after);
+    else if (before !== undefined) deletes.push(before);
+  }
+  sets.sort(byKey);
+  deletes.sort((a, b) => byKey(b, a));
+  return { sets, deletes };
+}
+
+function lookUp({ shared, own }: View, key: string): LocalEndpoint | undefined {
+  return own?.has(key) === true ? own.get(key) : shared.byKey.get(key);
+}
+
+function byKey(a: LocalEndpoint, b: LocalEndpoint): number {
+  return compareKeys(a.key, b.key);
 }

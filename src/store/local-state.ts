@@ -1,20 +1,16 @@
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { ChangeOp, DataOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
-import { isEqual } from '../util/compare.ts';
-import {
-  ChangeSet,
-  DELETED,
-  KEPT,
-  put,
-  StateSize,
-  type Staged,
-  type StateLimits,
-} from './change-set.ts';
+import { StagedState, type StateLimits } from './change-set.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
-import { SortedMap } from './sorted-map.ts';
 
-/** Endpoints that a change set brought for an unknown service. */
+export interface LocalSync extends LocalChange {
+  /** Number of operations since the last one, including the Sync. */
+  readonly operations: number;
+  readonly orphans: readonly Orphans[];
+}
+
+/** Endpoints that a change set brought for an unknown service; they are used when their service arrives. */
 export interface Orphans {
   /** `namespace/name`. */
   readonly service: string;
@@ -23,144 +19,72 @@ export interface Orphans {
   readonly count: number;
 }
 
-type Endpoints = SortedMap<Endpoint>;
-const NO_ENDPOINTS: Endpoints = new SortedMap();
+type Endpoints = ReadonlyMap<string, Endpoint>;
 
 /**
  * The state of one node, built from operations.
  *
- * Operations are staged and become visible all at once in `sync`, which also returns the real differences. So readers
- * of the view see only complete states, and an aborted change set leaves no trace.
+ * Operations are staged and become visible all at once in `sync`, which also returns the real differences.
  *
  * Unchanged parts of an entry keep their objects: `before.service === after.service` means that the service did not
  * change, likewise for `endpoints`. They are never changed in place.
  */
 export class LocalState implements LocalView {
-  readonly #services = new Map<string, Service>();
-  /** By service, never empty. Those whose service is missing wait for it. */
-  readonly #endpoints = new Map<string, Endpoints>();
-  readonly #size: StateSize;
-  readonly #stagedServices: ChangeSet<Service>;
-  readonly #stagedEndpoints = new Map<string, ChangeSet<Endpoint>>();
+  /** Services, and the endpoints of each service. Those whose service is missing wait for it. */
+  readonly #state: StagedState;
+  readonly #services: ReadonlyMap<string, Service>;
   #operations = 0;
-  #newOrphans: Orphans[] = [];
-  /** Keys of `#services` in path order; undefined when they have to be sorted again. */
-  #order: string[] | undefined;
 
   constructor(limits?: StateLimits) {
-    this.#size = new StateSize(limits);
-    this.#stagedServices = new ChangeSet(this.#size);
+    this.#state = new StagedState(limits);
+    this.#services = this.#state.table('services');
   }
 
   get size(): number {
     return this.#services.size;
   }
 
-  /** Endpoints of the last change set without a service; they are used when their service arrives. */
-  get newOrphans(): readonly Orphans[] {
-    return this.#newOrphans;
-  }
-
   get(key: string): ServiceEntry | undefined {
     const service = this.#services.get(key);
-    return service && { key, service, endpoints: this.#endpoints.get(key) ?? NO_ENDPOINTS };
+    return service && { key, service, endpoints: this.#state.table(key) as Endpoints };
   }
 
   *entries(): Generator<ServiceEntry, void, undefined> {
-    this.#order ??= [...this.#services.keys()].sort(comparePaths);
-    for (const key of this.#order) {
+    for (const key of [...this.#services.keys()].sort(comparePaths)) {
       const entry = this.get(key);
       if (entry !== undefined) yield entry;
     }
   }
 
-  /**
-   * The full data set follows: discards the open change set and marks every entry stale. Nothing is dropped before
-   * the next `sync`.
-   */
+  /** See `StagedState.reset`: nothing is dropped before the next `sync`. */
   reset(): void {
-    this.#discard();
-    this.#size.reset();
+    this.#state.reset();
   }
 
-  /** Number of operations, including Syncs, since the last call. */
-  takeOperations(): number {
-    const count = this.#operations;
-    this.#operations = 0;
-    return count;
-  }
-
-  /**
-   * Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE if a limit is exceeded; the change set must then
-   * be discarded.
-   */
+  /** Adds an operation to the change set. Throws as `StagedState.stage`. */
   apply(op: ChangeOp<DataOp>): void {
     this.#operations++;
     const target = op.kind === 'invalid' ? op.target : op;
-    // Of the type that belongs to the target.
-    const value = (op.kind === 'invalid' ? KEPT : (op.value ?? DELETED)) as Staged<never>;
-    if (target?.kind === 'service') {
-      const before = this.#services.get(target.ref);
-      this.#stagedServices.stage(target.ref, equalOf(before, value), before);
-    } else if (target?.kind === 'endpoint') {
-      const { service, key } = target.ref;
-      let staged = this.#stagedEndpoints.get(service);
-      if (staged === undefined) {
-        this.#stagedEndpoints.set(service, (staged = new ChangeSet(this.#size, service.length)));
-      }
-      const before = this.#endpoints.get(service)?.get(key);
-      staged.stage(key, equalOf(before, value), before);
+    if (target?.kind === 'service') this.#state.stage('services', target.ref, op);
+    else if (target?.kind === 'endpoint') {
+      this.#state.stage(target.ref.service, target.ref.key, op);
     }
   }
 
   /** Applies the change set and drops unconfirmed entries. */
-  sync(): LocalChange {
-    this.#operations++;
+  sync(): LocalSync {
+    const operations = this.#operations + 1;
+    this.#operations = 0;
     const changed = new Set<string>();
-    for (const [key, service] of this.#stagedServices.changes(this.#services)) {
-      if (service === undefined || !this.#services.has(key)) this.#order = undefined;
-      put(this.#services, key, service);
-      changed.add(key);
-    }
-    for (const [key, staged] of this.#stagedEndpoints) {
-      const before = this.#endpoints.get(key) ?? NO_ENDPOINTS;
-      const after = before.with(staged.changes(before));
-      if (after === before) continue;
-      put(this.#endpoints, key, after.size === 0 ? undefined : after);
-      if (this.#services.has(key)) changed.add(key);
-    }
-    for (const key of this.#size.resyncing ? this.#endpoints.keys() : []) {
-      if (this.#stagedEndpoints.has(key)) continue;
-      this.#endpoints.delete(key);
-      if (this.#services.has(key)) changed.add(key);
-    }
-    this.#newOrphans = this.#orphans();
-    this.#discard();
-    this.#size.sync();
-    return { view: this, changed };
-  }
-
-  /** An invalid service has been reported already. */
-  #orphans(): Orphans[] {
     const orphans: Orphans[] = [];
-    for (const [service, staged] of this.#stagedEndpoints) {
-      if (this.#services.has(service) || this.#stagedServices.get(service) === KEPT) continue;
-      const [endpoint, ...others] = staged.keysSet();
-      if (endpoint !== undefined) orphans.push({ service, endpoint, count: others.length + 1 });
+    for (const { name, changes, given } of this.#state.sync()) {
+      if (name === 'services') for (const key of changes.keys()) changed.add(key);
+      else if (this.#services.has(name) && changes.size > 0) changed.add(name);
+      // An invalid service has been reported already.
+      if (this.#services.has(name) || this.#state.isInvalid('services', name)) continue;
+      const [endpoint] = name === 'services' ? [] : given;
+      if (endpoint !== undefined) orphans.push({ service: name, endpoint, count: given.length });
     }
-    return orphans;
+    return { view: this, changed, operations, orphans };
   }
-
-  #discard(): void {
-    this.#stagedServices.clear();
-    this.#stagedEndpoints.clear();
-  }
-}
-
-/**
- * The old value if the new one is equal. Compared when an operation arrives: in `sync`, a large state would be
- * compared all at once.
- */
-function equalOf<T extends object>(before: T | undefined, value: Staged<T>): Staged<T> {
-  return before !== undefined && isEqual(before, value) ? before : value;
 }

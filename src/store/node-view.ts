@@ -3,18 +3,15 @@ import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { comparePaths } from '../api/paths.ts';
-import { isEqual, listChanges } from '../util/compare.ts';
-import { put } from './change-set.ts';
+import { isEqual, listChanges, put } from '../util/compare.ts';
+import { withChanges } from './change-set.ts';
 import type { GlobalStore } from './global-store.ts';
-import type { Pin } from './history.ts';
-import type { Side } from './local-deltas.ts';
+import type { Pin } from './table.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 import { rulesOf, traitsOf, type Rules, type Traits, type ViewNode } from './selection.ts';
 import type { ServiceRecord } from './service-record.ts';
-import { ServiceViews } from './service-views.ts';
-import { SortedMap } from './sorted-map.ts';
+import { areDistinct, ServiceViews } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
-import { sorter } from './table.ts';
 
 /** A large change yields to other work after this long. Milliseconds. */
 const TURN_MS = 10;
@@ -28,60 +25,64 @@ const LARGE = 1000;
  */
 export class NodeView implements LocalView {
   readonly #store: GlobalStore;
-  readonly #name: string;
-  readonly #clusterScope: boolean;
   #pin: Pin | undefined;
   #node: ViewNode;
   #size = 0;
+  /** The entries of large services, as they are now. */
   readonly #large = new Map<string, NodeEntry>();
-  readonly #byPath = sorter<ServiceRecord>((a, b) => comparePaths(a.key, b.key));
 
   /** `nodeName` empty: no particular node. `clusterScope`: whether the sink knows the scope `cluster`. */
   constructor(store: GlobalStore, nodeName: string, clusterScope: boolean) {
     this.#store = store;
-    this.#name = nodeName;
-    this.#clusterScope = clusterScope;
-    this.#node = { name: nodeName, zone: '' };
+    this.#node = { name: nodeName, zone: '', clusterScope };
   }
 
   get size(): number {
     return this.#size;
   }
 
-  get(key: string): ServiceEntry | undefined {
-    const record = this.#store.services.at(key, this.#revision);
-    return this.#entry(key, { record, node: this.#node });
+  get(key: string): NodeEntry | undefined {
+    const kept = this.#large.get(key);
+    if (kept !== undefined) return kept;
+    const entry = this.#entryAt(key, this.#pin?.revision ?? 0, this.#node);
+    if (entry?.isLarge === true) this.#large.set(key, entry);
+    return entry;
   }
 
   *entries(): Generator<ServiceEntry, void, undefined> {
-    for (const cell of this.#byPath(this.#store.services.cells())) {
-      const entry = this.#entry(cell.key, { record: cell.at(this.#revision), node: this.#node });
+    for (const key of this.#store.services.keys(comparePaths)) {
+      const entry = this.get(key);
       if (entry !== undefined) yield entry;
     }
   }
 
   /**
    * Moves on to the newest state. Undefined before the store is synced, and when nothing differs for the node. The
-   * first change set may be empty. `operations`: how many changes of services and endpoints it has.
+   * first change set may be empty. `operations`: how many changes of services and endpoints it has, and the Sync.
    */
   async next(): Promise<(LocalChange & { readonly operations: number }) | undefined> {
     const store = this.#store;
     const from = this.#pin;
     if (!store.synced || from?.revision === store.revision) return undefined;
-    const to = store.pin(() => {});
+    const to = store.pin();
     const size = store.serviceCount;
-    const newest = store.viewNode(this.#name, this.#clusterScope);
+    const newest = store.viewNode(this.#node.name, this.#node.clusterScope);
     const isSameNode = isEqual(newest, this.#node);
     const node = isSameNode ? this.#node : newest;
-    const since = isSameNode ? (from?.revision ?? 0) : 0;
-    const cells = [...store.services.changedSince(since)].reverse();
     const changed = new Set<string>();
-    let operations = 0;
+    const large = new Map<string, NodeEntry | undefined>();
+    let operations = 1;
     let turnEnd = performance.now() + TURN_MS;
-    for (const cell of cells) {
-      const before = { record: from && cell.at(from.revision), node: this.#node };
-      const count = this.#differences(cell.key, before, { record: cell.at(to.revision), node });
-      if (count > 0) changed.add(cell.key);
+    for (const key of store.services.changedSince(isSameNode ? (from?.revision ?? 0) : 0)) {
+      const before = this.get(key);
+      const after = this.#entryAt(key, to.revision, node);
+      // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
+      const whole = 1 + ((after ?? before)?.record.endpoints.length ?? -1);
+      const count = before && after ? after.follow(before) : whole;
+      if (before?.isLarge === true || after?.isLarge === true) {
+        large.set(key, after?.isLarge === true ? after : undefined);
+      }
+      if (count > 0) changed.add(key);
       operations += count;
       if (performance.now() < turnEnd) continue;
       await setImmediate();
@@ -91,6 +92,7 @@ export class NodeView implements LocalView {
     this.#pin = to;
     this.#node = node;
     this.#size = size;
+    for (const [key, entry] of large) put(this.#large, key, entry);
     if (from !== undefined && changed.size === 0) return undefined;
     return { view: this, changed, operations };
   }
@@ -99,34 +101,9 @@ export class NodeView implements LocalView {
     this.#pin?.release();
   }
 
-  get #revision(): number {
-    return this.#pin?.revision ?? 0;
-  }
-
-  #entry(key: string, { record, node }: Side): NodeEntry | undefined {
-    if (record?.service === undefined) return undefined;
-    const kept = this.#large.get(key);
-    if (kept?.shows(record, node) === true) return kept;
-    return this.#keepLarge(new NodeEntry(key, record, node, this.#store.hasher));
-  }
-
-  #keepLarge(entry: NodeEntry): NodeEntry {
-    put(this.#large, entry.key, entry.record.endpoints.length < LARGE ? undefined : entry);
-    return entry;
-  }
-
-  /** How many of a service and its endpoints differ. */
-  #differences(key: string, from: Side, { record, node }: Side): number {
-    const before = this.#entry(key, from);
-    // A service that comes or goes counts with all its endpoints, whichever of them the node uses.
-    if (record?.service === undefined) {
-      this.#large.delete(key);
-      return before === undefined ? 0 : 1 + before.record.endpoints.length;
-    }
-    if (before === undefined) return 1 + record.endpoints.length;
-    const { entry, differences } = before.next(record, node, record.endpoints.length >= LARGE);
-    this.#keepLarge(entry);
-    return differences;
+  #entryAt(key: string, revision: number, node: ViewNode): NodeEntry | undefined {
+    const record = this.#store.services.at(key, revision);
+    return record?.service && new NodeEntry(key, record, node, this.#store.hasher);
   }
 }
 
@@ -142,7 +119,7 @@ export class NodeEntry implements ServiceEntry {
   readonly #node: ViewNode;
   readonly #hasher: Hasher;
   #traits: Traits | undefined;
-  #endpoints: SortedMap<Endpoint> | undefined;
+  #endpoints: ReadonlyMap<string, Endpoint> | undefined;
 
   /** `record`: it has the service. */
   constructor(key: string, record: ServiceRecord, node: ViewNode, hasher: Hasher) {
@@ -156,55 +133,46 @@ export class NodeEntry implements ServiceEntry {
     return this.record.service as Service;
   }
 
-  get endpoints(): SortedMap<Endpoint> {
+  get endpoints(): ReadonlyMap<string, Endpoint> {
     return (this.#endpoints ??= this.#sorted());
   }
 
-  /** Whether it is the entry of this very state. */
-  shows(record: ServiceRecord, node: ViewNode): boolean {
-    return this.record === record && this.#node === node;
+  get isLarge(): boolean {
+    return this.record.endpoints.length >= LARGE;
   }
 
   /**
-   * The entry of a later state, and how many of the service and its endpoints differ. `isLarge`: only endpoints that a
-   * change concerns are evaluated, and the others keep their objects; for few endpoints that takes longer.
+   * How many of the service and its endpoints differ from an earlier state. Of a large service whose endpoints are all of
+   * different pods, only changed endpoints are evaluated, and the others keep their objects.
    */
-  next(
-    record: ServiceRecord,
-    node: ViewNode,
-    isLarge: boolean,
-  ): { readonly entry: NodeEntry; readonly differences: number } {
-    const entry = new NodeEntry(this.key, record, node, this.#hasher);
-    const known = this.endpoints;
-    let gone = known.keys();
-    let updated = record.endpoints;
-    if (isLarge && isEqual(this.#rules(), entry.#rules())) {
-      const { before, after } = concerned(this.record.endpoints, record.endpoints);
-      gone = this.#select(before).keys();
-      updated = after;
+  follow(earlier: NodeEntry, isLarge = this.isLarge): number {
+    const known = earlier.endpoints;
+    let gone: Iterable<string> = known.keys();
+    let updated = this.record.endpoints;
+    const isAlone = isLarge && [earlier, this].every(({ record }) => areDistinct(record.endpoints));
+    if (isAlone && isEqual(earlier.#rules(), this.#rules())) {
+      const { removed, added } = listChanges(earlier.record.endpoints, updated);
+      gone = removed.map(({ podName }) => podName);
+      updated = added;
     }
     const changes = new Map<string, Endpoint | undefined>();
     for (const each of gone) if (known.has(each)) changes.set(each, undefined);
-    for (const [each, { endpoint }] of entry.#select(updated)) {
+    for (const [each, { endpoint }] of this.#select(updated)) {
       if (isEqual(known.get(each), endpoint)) changes.delete(each);
       else changes.set(each, endpoint);
     }
-    if (isLarge) entry.#endpoints = known.with(changes);
-    const isSameService = isEqual(this.service, entry.service);
-    return { entry, differences: changes.size + (isSameService ? 0 : 1) };
+    if (isLarge) this.#endpoints = withChanges(known, changes);
+    return changes.size + (isEqual(earlier.service, this.service) ? 0 : 1);
   }
 
   #rules(): Rules {
     return rulesOf(this.service, this.#traitsOfAll(), this.#node);
   }
 
-  #sorted(): SortedMap<Endpoint> {
+  #sorted(): ReadonlyMap<string, Endpoint> {
     const selected = [...this.#select(this.record.endpoints).values()];
     selected.sort((a, b) => comparePaths(a.key, b.key));
-    return new SortedMap(
-      selected.map(({ key }) => key),
-      selected.map(({ endpoint }) => endpoint),
-    );
+    return new Map(selected.map((each) => [each.key, each.endpoint]));
   }
 
   #select(some: Infos): ReadonlyMap<string, LocalEndpoint> {
@@ -215,30 +183,4 @@ export class NodeEntry implements ServiceEntry {
   #traitsOfAll(): Traits {
     return (this.#traits ??= traitsOf(this.service, this.record.endpoints));
   }
-}
-
-/**
- * Of two lists of endpoints, those that changed, and all that the view may merge with them: those of the same pod, and
- * for endpoints without a pod those of the same address.
- */
-function concerned(before: Infos, after: Infos): { readonly before: Infos; readonly after: Infos } {
-  const { removed, added } = listChanges(before, after);
-  const names = new Set<string>();
-  const addresses = new Set<string>();
-  let found = added;
-  for (let all = [...removed, ...added]; ; all = [...found]) {
-    const size = names.size + addresses.size;
-    for (const info of all) {
-      if (info.podName !== '') names.add(info.podName);
-      addresses.add(addressOf(info));
-    }
-    if (names.size + addresses.size === size) break;
-    found = after.filter((each) => names.has(each.podName) || addresses.has(addressOf(each)));
-  }
-  const isNew = new Set(added);
-  return { before: [...removed, ...found.filter((each) => !isNew.has(each))], after: found };
-}
-
-function addressOf({ endpoint }: EndpointInfo): string {
-  return endpoint?.ips?.v4[0] ?? endpoint?.ips?.v6[0] ?? '';
 }

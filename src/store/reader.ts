@@ -1,9 +1,14 @@
+import { SYNC_FRAME } from '../api/frames.ts';
+import { isEqual } from '../util/compare.ts';
 import type { GlobalStore } from './global-store.ts';
-import type { OnEvicted, Pin } from './history.ts';
+import type { OnEvicted, Pin } from './table.ts';
 import type { ViewNode } from './selection.ts';
 
-/** A complete change set as frames in the order of the wire, without Reset and Sync. */
-export type ChangeSet = Iterable<Buffer>;
+/**
+ * A complete change set as frames in the order of the wire, without a Reset, with its Sync: in one piece, or if it is
+ * large, built during iteration.
+ */
+export type ChangeSet = Buffer | Iterable<Buffer>;
 
 /** A client's position in the state, and its pending change set. */
 export interface Reader {
@@ -19,71 +24,84 @@ export interface Reader {
 }
 
 /** A state as the clients of one node see it. */
-export interface Position {
-  readonly pin: Pin;
+export interface Position extends Pin {
   readonly node: ViewNode;
 }
+
+/** Change sets of up to this many services are built at once; larger ones while they are sent. */
+export const SMALL = 1000;
 
 /** Creates readers of one kind, which share results. */
 export abstract class Readers {
   protected readonly store: GlobalStore;
-  #revision = 0;
+  /** Results for clients that move on to this revision. */
+  #shared = { revision: 0, results: new Map<string, unknown>() };
 
   constructor(store: GlobalStore) {
     this.store = store;
   }
 
-  /** Clears the shared results: the state has changed. */
-  protected abstract clear(): void;
   /**
-   * The changes from one position, or from nothing, to the newest one; undefined or empty: they are the same. Anything
-   * but an array is produced during iteration, and needs both positions until then.
+   * The changes from one position, or from nothing, to the newest one; undefined: they are the same. What is built during
+   * iteration needs both positions until then, and has no Sync yet.
    */
   protected abstract between(from: Position | undefined, to: Position): ChangeSet | undefined;
 
+  /** A result that many clients share, until the state changes. */
+  protected once<T>(name: string, make: () => T): T {
+    const { revision } = this.store;
+    if (this.#shared.revision !== revision) this.#shared = { revision, results: new Map() };
+    const { results } = this.#shared;
+    const known = results.get(name) as T | undefined;
+    if (known !== undefined) return known;
+    const made = make();
+    results.set(name, made);
+    return made;
+  }
+
+  /** A change set for many clients, made once. */
+  protected joined(name: string, frames: () => Iterable<Buffer>): Buffer | undefined {
+    return this.once(`frames ${name}`, () => [inOnePiece([...frames()])])[0];
+  }
+
   /** `onEvicted`: the reader was closed because it lags too far behind. Called while the state is being changed. */
   open(onEvicted: OnEvicted): Reader {
-    let position: Position | undefined;
-    /** The position after the change set that is being iterated. */
-    let next: Position | undefined;
-    const arrive = (): void => {
-      if (next === undefined) return;
-      position?.pin.release();
-      position = next;
-      next = undefined;
-    };
-    const close = (): void => {
-      arrive();
-      position?.pin.release();
-      position = undefined;
+    /** The client's position and, while a change set is being taken, the one after it. */
+    const held: Position[] = [];
+    const release = (left: 0 | 1): void => {
+      while (held.length > left) held.shift()?.release();
     };
     const evict: OnEvicted = (error) => {
-      close();
+      release(0);
       onEvicted(error);
     };
-    const whileTaken = function* (changes: ChangeSet): Generator<Buffer, void, undefined> {
+    const whileTaken = function* (changes: Iterable<Buffer>): Generator<Buffer, void, undefined> {
       yield* changes;
-      arrive();
+      yield SYNC_FRAME;
+      release(1);
     };
     return {
       next: (nodeName, clusterScope = false) => {
-        arrive();
+        release(1);
         const { store } = this;
         if (!store.synced) return undefined;
-        const isFirst = position === undefined;
-        const isCurrent = position?.pin.revision === store.revision;
-        const { name, clusterScope: scope } = position?.node ?? {};
-        if (isCurrent && name === nodeName && scope === clusterScope) return undefined;
-        if (this.#revision !== store.revision) this.clear();
-        this.#revision = store.revision;
-        next = { pin: store.pin(evict), node: store.viewNode(nodeName, clusterScope) };
+        const [position] = held;
+        const node = store.viewNode(nodeName, clusterScope);
+        const isCurrent = position?.revision === store.revision;
+        if (isCurrent && isEqual(position.node, node)) return undefined;
+        const next = { ...store.pin(evict), node };
+        held.push(next);
         const changes = this.between(position, next);
-        if (changes !== undefined && !Array.isArray(changes)) return whileTaken(changes);
-        arrive();
-        const list: readonly Buffer[] = changes ?? [];
-        return list.length > 0 || isFirst ? list : undefined;
+        if (changes !== undefined && !Buffer.isBuffer(changes)) return whileTaken(changes);
+        release(1);
+        return changes ?? (position === undefined ? SYNC_FRAME : undefined);
       },
-      close,
+      close: () => release(0),
     };
   }
+}
+
+/** Frames with a Sync behind them; undefined: there are none. */
+export function inOnePiece(frames: readonly Buffer[]): Buffer | undefined {
+  return frames.length === 0 ? undefined : Buffer.concat([...frames, SYNC_FRAME]);
 }

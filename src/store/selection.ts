@@ -46,8 +46,7 @@ export function isReady(info: EndpointInfo): boolean {
 
 /** Whether the endpoint may be used when no other is ready. */
 export function servesWhileTerminating(info: EndpointInfo): boolean {
-  const { conditions } = info;
-  return conditions !== undefined && conditions.serving && conditions.terminating;
+  return info.conditions?.serving === true && info.conditions.terminating;
 }
 
 export function traitsOf(policies: Policies, infos: readonly EndpointInfo[]): Traits {

@@ -31,11 +31,8 @@ export class ServiceRecord {
 
   /** The frames that set its endpoints in the global API, in one cached piece. */
   globalFrames(hasher: Hasher): Buffer {
-    if (this.#globalFrames === undefined) {
-      const entries = new Map(this.inPathOrder(hasher));
-      this.#globalFrames = kept([...entries.values()].map((e) => endpointEntry(e, hasher).frame));
-    }
-    return this.#globalFrames;
+    const distinct = () => [...new Map(this.inPathOrder(hasher)).values()];
+    return (this.#globalFrames ??= kept(distinct().map((e) => endpointEntry(e, hasher).frame)));
   }
 
   /** Its endpoints in the order of their global paths, by what is particular to each path. */
@@ -45,26 +42,17 @@ export class ServiceRecord {
       .sort(([a], [b]) => compareKeys(a, b));
   }
 
-  withService(service: Service | undefined): ServiceRecord {
-    return new ServiceRecord(service, this.endpoints);
-  }
-
   from(source: string): readonly EndpointInfo[] {
-    const first = this.endpoints.findIndex(({ sourceName }) => sourceName === source);
-    if (first === -1) return [];
-    const after = this.endpoints.findLastIndex(({ sourceName }) => sourceName === source) + 1;
-    const isAll = first === 0 && after === this.endpoints.length;
-    return isAll ? this.endpoints : this.endpoints.slice(first, after);
+    const found = this.endpoints.filter(({ sourceName }) => sourceName === source);
+    return found.length === this.endpoints.length ? this.endpoints : found;
   }
 
   /** The record with the endpoints of one source replaced; none removes the source. */
   withSource(source: string, endpoints: readonly EndpointInfo[]): ServiceRecord {
-    if (this.from(source) === this.endpoints) return new ServiceRecord(this.service, endpoints);
     const others = this.endpoints.filter(({ sourceName }) => sourceName !== source);
     if (others.length === 0) return new ServiceRecord(this.service, endpoints);
-    const next = others.findIndex(({ sourceName }) => sourceName > source);
-    const at = next === -1 ? others.length : next;
-    const merged = [...others.slice(0, at), ...endpoints, ...others.slice(at)];
+    const before = others.filter(({ sourceName }) => sourceName < source);
+    const merged = [...before, ...endpoints, ...others.slice(before.length)];
     return new ServiceRecord(this.service, merged);
   }
 }

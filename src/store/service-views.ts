@@ -2,6 +2,7 @@ import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, PortName } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { kept } from '../util/byte-buffer.ts';
+import { isEqual } from '../util/compare.ts';
 import { mergeIPSets } from './ip-set.ts';
 import {
   hasClusterScope,
@@ -80,15 +81,14 @@ export class ServiceViews {
   readonly #endpoints: Endpoints;
   readonly #hasher: Hasher;
   readonly #traits: Traits;
-  /** Whether each endpoint has the name of a pod for itself, and so a key that no other one can have. */
   readonly #areDistinct: boolean;
   /** Endpoints that share their pod's name with another one, by that name. */
-  readonly #podEndpoints: PodEndpoints | undefined;
+  readonly #podEndpoints: PodEndpoints;
   /** By zone; `''` for nodes to which zone hints do not apply; views with the scope `cluster` apart. */
   #shared: Map<string, View> | undefined;
   #byNode: ReadonlyMap<string, Endpoints> | undefined;
 
-  /** `traits`: of all endpoints of the service, if these are only some. Any of a pod bring the others of the pod. */
+  /** `traits`: of all endpoints of the service, if these are only some, which no other one is merged with. */
   constructor(
     policies: Policies,
     endpoints: Endpoints,
@@ -98,10 +98,10 @@ export class ServiceViews {
     this.#policies = policies;
     this.#hasher = hasher;
     this.#traits = traits;
-    this.#areDistinct = haveOwnNames(endpoints);
-    this.#podEndpoints = this.#areDistinct ? undefined : podEndpointsOf(endpoints);
+    this.#areDistinct = areDistinct(endpoints);
+    this.#podEndpoints = this.#areDistinct ? NO_PODS : podEndpointsOf(endpoints);
     // Endpoints of one pod are merged; the result must not depend on their order.
-    this.#endpoints = this.#podEndpoints === undefined ? endpoints : [...endpoints].sort(byContent);
+    this.#endpoints = this.#podEndpoints.size === 0 ? endpoints : [...endpoints].sort(byContent);
   }
 
   /** Every endpoint of a node's view, by key, in no order: for a single node, as `endpointsIn` of its view. */
@@ -168,34 +168,35 @@ export class ServiceViews {
 
   /** The endpoints and all others of their pods, in the original order. */
   #withPodEndpoints(endpoints: Endpoints): Endpoints {
-    const podEndpoints = this.#podEndpoints;
-    if (podEndpoints === undefined) return endpoints;
-    const pods = new Set(endpoints.map((info) => podEndpoints.get(info.podName) ?? [info]));
+    if (this.#podEndpoints.size === 0) return endpoints;
+    const pods = new Set(endpoints.map((info) => this.#podEndpoints.get(info.podName) ?? [info]));
     return [...pods].flat();
   }
 }
 
-function haveOwnNames(endpoints: Endpoints): boolean {
-  const names = new Set<string>();
-  for (const { podName } of endpoints) {
-    if (podName === '' || names.has(podName)) return false;
-    names.add(podName);
-  }
-  return true;
+/** Whether each endpoint has the name of a pod for itself, and so a key that no other one can have. */
+export function areDistinct(endpoints: Endpoints): boolean {
+  const names = new Set(endpoints.map(({ podName }) => podName));
+  return names.size === endpoints.length && !names.has('');
 }
 
-function podEndpointsOf(endpoints: Endpoints): PodEndpoints | undefined {
-  if (endpoints.length < 2) return undefined;
+const NO_PODS: PodEndpoints = new Map();
+
+function podEndpointsOf(endpoints: Endpoints): PodEndpoints {
   const pods = new Map<string, Endpoints>();
   for (const [name, pod] of Map.groupBy(endpoints, ({ podName }) => podName)) {
     if (name !== '' && pod.length > 1) pods.set(name, pod.sort(byContent));
   }
-  return pods.size === 0 ? undefined : pods;
+  return pods;
 }
 
 /** IPv4 before IPv6; otherwise an arbitrary but fixed order. */
 function byContent(a: EndpointInfo, b: EndpointInfo): number {
-  return compareKeys(contentOf(a), contentOf(b));
+  return compareKeys(contentOf(a), contentOf(b)) || compareKeys(usabilityOf(a), usabilityOf(b));
+}
+
+function usabilityOf({ conditions, hints }: EndpointInfo): string {
+  return JSON.stringify([conditions, hints]);
 }
 
 function contentOf({ endpoint, topology }: EndpointInfo): string {
@@ -213,10 +214,7 @@ function contentOf({ endpoint, topology }: EndpointInfo): string {
  * name.
  */
 function mergePodEndpoints(a: Endpoint, b: Endpoint): Endpoint | undefined {
-  if (a.local !== b.local) return undefined;
-  if (a.scopes?.internal !== b.scopes?.internal) return undefined;
-  if (a.scopes?.external !== b.scopes?.external) return undefined;
-  if (a.scopes?.cluster !== b.scopes?.cluster) return undefined;
+  if (a.local !== b.local || !isEqual(a.scopes, b.scopes)) return undefined;
   const portOverrides = mergePorts(a.portOverrides, b.portOverrides);
   if (portOverrides === undefined) return undefined;
   return {

@@ -18,7 +18,6 @@ import type { Use } from './selection.ts';
 
 /** An entry of a set: the message for clients. */
 export interface Entry {
-  readonly path: string;
   readonly frame: Buffer;
   deletion(): Buffer;
 }
@@ -26,6 +25,16 @@ export interface Entry {
 /** Whether clients that have the one need not be sent the other. Undefined: none. */
 export function isSameEntry(a: Entry | undefined, b: Entry | undefined): boolean {
   return a === b || (b !== undefined && a?.frame.equals(b.frame) === true);
+}
+
+/** The frames that bring clients from one entry to another. An entry that is removed is added to `gone` instead. */
+export function difference(
+  before: Entry | undefined,
+  after: Entry | undefined,
+  gone: Entry[],
+): readonly Buffer[] {
+  if (before !== undefined && after === undefined) gone.push(before);
+  return after === undefined || isSameEntry(before, after) ? [] : [after.frame];
 }
 
 function cached<M extends object, Rest extends unknown[]>(
@@ -98,18 +107,18 @@ export class LocalEndpoint implements Entry {
     return { hostname, ips, local, portOverrides, scopes, terminating };
   }
 
-  get path(): string {
-    const { namespace, serviceName } = this.#names;
-    return endpointPath(namespace, serviceName, this.key);
-  }
-
   /** Built on each call: most are sent only as part of a whole. */
   get frame(): Buffer {
-    return setFrame(SetNumber.EndpointsSet, this.path, Endpoint.encode(this.endpoint).finish());
+    return setFrame(SetNumber.EndpointsSet, this.#path, Endpoint.encode(this.endpoint).finish());
   }
 
   deletion(): Buffer {
-    return deleteFrame(SetNumber.EndpointsSet, this.path);
+    return deleteFrame(SetNumber.EndpointsSet, this.#path);
+  }
+
+  get #path(): string {
+    const { namespace, serviceName } = this.#names;
+    return endpointPath(namespace, serviceName, this.key);
   }
 
   /** Whether another one with the same key is equal. */
@@ -123,7 +132,7 @@ export class LocalEndpoint implements Entry {
 type EndpointNames = Pick<EndpointInfo, 'namespace' | 'serviceName'>;
 
 function entry(set: number, path: string, value: Uint8Array): Entry {
-  return { path, frame: setFrame(set, path, value), deletion: () => deleteFrame(set, path) };
+  return { frame: setFrame(set, path, value), deletion: () => deleteFrame(set, path) };
 }
 
 const ZONE_LABEL = 'topology.kubernetes.io/zone';

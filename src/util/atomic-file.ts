@@ -1,12 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
-import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { Backoff } from './backoff.ts';
 
-/** Yields to other work after this long. Milliseconds. */
-const SLICE_MS = 10;
 /** Text is written in pieces of about this size. Characters. */
-const PIECE = 256 * 1024;
+const PIECE = 64 * 1024;
 
 /**
  * Writes a file atomically: to a temporary file beside it, which is then renamed over it, so that readers see all of
@@ -18,8 +16,15 @@ export async function writeAtomically(path: string, pieces: Iterable<string>): P
   const file = await open(temporary, 'wx');
   try {
     try {
-      // Unlike `write`, it continues after a partial write, as on a disk that is nearly full.
-      for await (const piece of larger(pieces)) await file.writeFile(piece);
+      let buffered = '';
+      for (const piece of pieces) {
+        buffered += piece;
+        if (buffered.length < PIECE) continue;
+        // Unlike `write`, it continues after a partial write, as on a disk that is nearly full.
+        await file.writeFile(buffered);
+        buffered = '';
+      }
+      await file.writeFile(buffered);
       await file.sync();
     } finally {
       await file.close();
@@ -29,22 +34,6 @@ export async function writeAtomically(path: string, pieces: Iterable<string>): P
     await rm(temporary, { force: true });
     throw error;
   }
-}
-
-async function* larger(pieces: Iterable<string>): AsyncGenerator<string, void, undefined> {
-  let sliceEnd = performance.now() + SLICE_MS;
-  let buffered = '';
-  for (const piece of pieces) {
-    buffered += piece;
-    if (buffered.length >= PIECE) {
-      yield buffered;
-      buffered = '';
-    }
-    if (performance.now() < sliceEnd) continue;
-    await nextTurn();
-    sliceEnd = performance.now() + SLICE_MS;
-  }
-  yield buffered;
 }
 
 /** Windows errors while another program has the file open. */

@@ -26,10 +26,12 @@ export const systemClock: Clock = {
 export async function pause(ms: number, clock: Clock, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   const { promise, resolve } = Promise.withResolvers<void>();
-  const end = (): void => resolve();
-  const timer = clock.setTimer(ms, end);
+  const timer = clock.setTimer(ms, () => resolve());
+  const end = (): void => {
+    timer.cancel();
+    resolve();
+  };
   signal.addEventListener('abort', end);
   await promise;
   signal.removeEventListener('abort', end);
-  timer.cancel();
 }

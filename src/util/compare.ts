@@ -19,6 +19,12 @@ export function isEqual(a: unknown, b: unknown): boolean {
   return more === 0;
 }
 
+/** Sets an entry, or deletes it with undefined. */
+export function put<T>(entries: Map<string, T>, key: string, value: T | undefined): void {
+  if (value === undefined) entries.delete(key);
+  else entries.set(key, value);
+}
+
 /** The items that only one of two lists has. */
 export interface ListChanges<T> {
   readonly removed: readonly T[];

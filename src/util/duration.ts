@@ -41,24 +41,14 @@ export function parseDuration(text: string): number | undefined {
  * Precise to a nanosecond.
  */
 export function formatDuration(ms: number): string {
-  if (ms === 0) return '0s';
-  if (ms < 1) {
-    const nanoseconds = Math.round(ms * 1e6);
-    if (nanoseconds === 0) return '0s';
-    return nanoseconds % 1000 === 0 ? `${nanoseconds / 1000}us` : `${nanoseconds}ns`;
-  }
-  if (ms < 1000) return `${trim(ms)}ms`;
-  const hours = Math.floor(ms / 3_600_000);
-  const minutes = Math.floor((ms % 3_600_000) / 60_000);
-  const seconds = trim((ms % 60_000) / 1000, 9);
-  const parts: string[] = [];
-  if (hours > 0) parts.push(`${hours}h`);
-  if (minutes > 0) parts.push(`${minutes}m`);
-  if (seconds !== '0') parts.push(`${seconds}s`);
-  return parts.join('');
-}
-
-/** A number without trailing zeros, to at most `digits` decimals. */
-function trim(value: number, digits = 6): string {
-  return value.toFixed(digits).replace(/\.?0+$/, '');
+  const ns = Math.round(ms * 1e6);
+  if (ns === 0) return '0s';
+  if (ns < 1000) return `${ns}ns`;
+  if (ns < 1e6) return `${ns / 1000}us`;
+  if (ns < 1e9) return `${ns / 1e6}ms`;
+  const hours = Math.floor(ns / 3.6e12);
+  const minutes = Math.floor((ns % 3.6e12) / 6e10);
+  const seconds = ((ns % 6e10) / 1e9).toFixed(9).replace(/\.?0+$/, '');
+  const parts = [hours > 0 && `${hours}h`, minutes > 0 && `${minutes}m`];
+  return [...parts, seconds !== '0' && `${seconds}s`].filter(Boolean).join('');
 }

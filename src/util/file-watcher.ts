@@ -1,9 +1,9 @@
-import { watch, type FSWatcher } from 'node:fs';
+import { watch, type BigIntStats, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { KpngError } from '../errors.ts';
-import type { Clock, Timer } from './clock.ts';
-import { readContent, statusOf, type FileContent, type FileKind } from './read-content.ts';
+import { pause, type Clock } from './clock.ts';
+import { readContent, type FileContent, type FileKind } from './read-content.ts';
 
 export interface FileWatcherLimits {
   /** Largest file that is read. Bytes. */
@@ -23,7 +23,7 @@ export interface FileWatcherOptions {
   readonly clock: Clock;
   /** The content at the start and after each change, once the file has been quiet for a moment. */
   onContent(bytes: Uint8Array<ArrayBuffer>): void;
-  /** The file cannot be read. Called once for each cause until it can be read again. */
+  /** The file cannot be read. Called once for each cause until it can be read again, or `again` is called. */
   onError(error: KpngError): void;
   /** The file can be read again and has the content that it had before the error. */
   onRecovered(): void;
@@ -42,13 +42,12 @@ const HINT_MS = 10;
  */
 export class FileWatcher {
   readonly #options: FileWatcherOptions;
-  #timer: Timer | undefined;
-  #isLooking = false;
-  #hinted = false;
-  #closed = false;
-  /** The last result: the file's signature, or the cause of an error. */
-  #seen: string | undefined;
-  #looked: string | undefined;
+  readonly #closing = new AbortController();
+  /** Ends the wait for the next check. */
+  #hint = new AbortController();
+  /** The status of what was read last. */
+  #read: string | undefined;
+  #status: string | undefined;
   /** When the unread change was noticed. */
   #changedAt: number | undefined;
   #digest: string | undefined;
@@ -61,97 +60,71 @@ export class FileWatcher {
 
   /** Reads the file now and follows it from then on. */
   start(): void {
-    void this.#run(async () => this.#read());
+    void this.#follow();
   }
 
   /** Stops watching; no callback is called after it. Idempotent. */
   close(): void {
-    this.#closed = true;
-    this.#timer?.cancel();
+    this.#closing.abort();
+    this.#hint.abort();
     this.#directory?.watcher?.close();
   }
 
-  /** Reads the file again and passes on its content even if it is unchanged. */
+  /** Reads the file again and passes on its content, or the error, even if it is unchanged. */
   again(): void {
     this.#digest = undefined;
-    this.#seen = undefined;
-    this.#hint();
+    this.#error = undefined;
+    this.#read = undefined;
+    this.#hint.abort();
   }
 
-  #hint(): void {
-    if (this.#hinted) return;
-    this.#hinted = true;
-    if (!this.#isLooking) this.#schedule();
-  }
-
-  #schedule(): void {
-    if (this.#closed) return;
+  async #follow(): Promise<void> {
     const { clock, limits } = this.#options;
-    const idleMs = this.#hinted ? HINT_MS : limits.pollMs;
-    this.#timer?.cancel();
-    this.#timer = clock.setTimer(this.#changedAt === undefined ? idleMs : limits.settleMs, () => {
-      void this.#run(async () => this.#check());
-    });
-  }
-
-  async #run(work: () => Promise<void>): Promise<void> {
-    this.#isLooking = true;
-    this.#hinted = false;
-    await this.#watchDirectory();
-    await work();
-    this.#isLooking = false;
-    this.#schedule();
+    const { signal } = this.#closing;
+    while (!signal.aborted) {
+      this.#hint = new AbortController();
+      await this.#check();
+      const hint = this.#hint.signal;
+      if (this.#changedAt !== undefined) await pause(limits.settleMs, clock, signal);
+      else await pause(limits.pollMs, clock, hint);
+      if (hint.aborted) await pause(HINT_MS, clock, signal);
+    }
   }
 
   async #check(): Promise<void> {
-    const { clock, limits, path } = this.#options;
-    const found = await statusOf(path);
-    const isQuiet = found === this.#looked;
-    this.#looked = found;
-    if (found === this.#seen) {
-      this.#changedAt = undefined;
-      return;
-    }
-    this.#changedAt ??= clock.now();
-    if (isQuiet || clock.now() - this.#changedAt >= limits.maxSettleMs) await this.#read();
-  }
-
-  async #read(): Promise<void> {
+    await this.#watchDirectory();
     const { clock, limits, path, kind } = this.#options;
-    // Before the attempt: a file that appears after it has failed must have another signature.
+    const isFirst = this.#status === undefined;
     const status = await statusOf(path);
-    const result = await readContent(path, limits.maxFileBytes, kind);
-    if (this.#closed) return;
-    const isLate = clock.now() - (this.#changedAt ?? 0) >= limits.maxSettleMs;
-    // Another program wrote to it in between.
-    if (!(result instanceof KpngError) && !result.settled && !isLate) {
-      this.#changedAt ??= clock.now();
-      return;
+    const isQuiet = isFirst || status === this.#status;
+    this.#status = status;
+    this.#changedAt = status === this.#read ? undefined : (this.#changedAt ?? clock.now());
+    const isLate = (): boolean => clock.now() - (this.#changedAt ?? 0) >= limits.maxSettleMs;
+    if (this.#changedAt !== undefined && (isQuiet || isLate())) {
+      const result = await readContent(path, limits.maxFileBytes, kind);
+      const isSettled = (await statusOf(path)) === status;
+      if (this.#closing.signal.aborted) return;
+      // Otherwise, another program wrote to it in between.
+      if (isSettled || isLate()) this.#take(result, status);
     }
+  }
+
+  #take(result: FileContent | KpngError, status: string): void {
+    const before = this.#error;
+    this.#error = result instanceof KpngError ? result.message : undefined;
     this.#changedAt = undefined;
-    if (result instanceof KpngError) this.#failed(result, status);
-    else this.#took(result);
-  }
-
-  #took({ bytes, digest, signature }: FileContent): void {
-    const recovered = this.#error !== undefined;
-    this.#error = undefined;
-    this.#looked = signature;
-    // A second write in the same tick of the file system's clock leaves no trace: read again later.
-    this.#seen = digest === this.#digest ? signature : undefined;
-    if (digest !== this.#digest) {
-      this.#digest = digest;
-      this.#options.onContent(bytes);
-    } else if (recovered) {
-      this.#options.onRecovered();
+    // Read again later: a failure may pass, and a second write in the same tick of the file system's clock happen,
+    // without a trace.
+    this.#read = undefined;
+    if (result instanceof KpngError) {
+      if (this.#error !== before) this.#options.onError(result);
+    } else if (result.digest !== this.#digest) {
+      this.#digest = result.digest;
+      this.#options.onContent(result.bytes);
+    } else {
+      this.#read = status;
+      if (before !== undefined) this.#options.onRecovered();
     }
-  }
-
-  #failed(error: KpngError, status: string): void {
-    this.#seen = status;
-    if (this.#error === error.message) return;
-    this.#error = error.message;
-    this.#options.onError(error);
   }
 
   /**
@@ -162,18 +135,28 @@ export class FileWatcher {
     const path = dirname(this.#options.path);
     const stats = await stat(path, { bigint: true }).catch(() => undefined);
     const identity = `${stats?.dev}:${stats?.ino}`;
-    if (this.#closed || identity === this.#directory?.identity) return;
+    if (this.#closing.signal.aborted || identity === this.#directory?.identity) return;
     this.#directory?.watcher?.close();
     this.#directory = { identity, watcher: stats && this.#startWatching(path) };
   }
 
   #startWatching(path: string): FSWatcher | undefined {
     try {
-      const watcher = watch(path, { persistent: false }, () => this.#hint());
+      const watcher = watch(path, { persistent: false }, () => this.#hint.abort());
       watcher.on('error', () => watcher.close());
       return watcher;
     } catch {
       return undefined;
     }
   }
+}
+
+/**
+ * The file's signature, or the error. It changes whenever a file is written to, renamed over or swapped, except by a
+ * write of the same size within one tick of the file system's clock.
+ */
+function statusOf(path: string): Promise<string> {
+  const signatureOf = ({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
+    `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
+  return stat(path, { bigint: true }).then(signatureOf, String);
 }

@@ -1,21 +1,84 @@
-import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import { once } from 'node:events';
+import type {
+  IncomingHttpHeaders,
+  IncomingMessage,
+  RequestListener,
+  Server,
+  ServerOptions,
+  ServerResponse,
+} from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { typedChannel } from './channel.ts';
 import type { Clock } from './clock.ts';
 import { peerText } from './host-port.ts';
-import { plain, sendResponse, type HttpResponse, type HttpRequest } from './http-response.ts';
-import {
-  RESPONSE_TIMEOUT_MS,
-  ResponseBudget,
-  HEADERS_TIMEOUT_MS,
-  httpLimitReached,
-  IDLE_TIMEOUT_MS,
-  MAX_HTTP_CONNECTIONS,
-  MAX_REQUEST_BYTES,
-  MAX_WAITING_REQUESTS,
-  REQUEST_TIMEOUT_MS,
-  type HttpLimit,
-} from './http-limits.ts';
+import { SerialQueue } from './serial-queue.ts';
+
+/** Connections to one HTTP server at once. */
+export const MAX_HTTP_CONNECTIONS = 64;
+/** Pipelined requests of one connection that wait for an earlier response. */
+export const MAX_WAITING_REQUESTS = 8;
+/** Bytes of a request body; ignored by servers that read none. */
+export const MAX_REQUEST_BYTES = 64 * 1024;
+/** Response bytes that clients have not read yet, across all HTTP servers of the process. */
+export const MAX_RESPONSE_BYTES = 128 * 1024 * 1024;
+/** Time from the start of a response until the client has read all of it. */
+export const RESPONSE_TIMEOUT_MS = 60_000;
+/** Time for the headers of a request, on a new connection too. */
+export const HEADERS_TIMEOUT_MS = 5000;
+/** Time for a whole request. */
+export const REQUEST_TIMEOUT_MS = 10_000;
+/** Time without a byte read or written. */
+export const IDLE_TIMEOUT_MS = 30_000;
+
+export type HttpLimit = 'connections' | 'waiting-requests' | 'answer-bytes' | 'answer-time';
+
+/** An HTTP connection was closed because a limit was reached. */
+export const httpLimitReached = typedChannel<{
+  limit: HttpLimit;
+  /** The client, as `ip:port`; empty on the admin socket. */
+  remoteAddress: string;
+}>('http:limit-reached');
+
+/** The parts of a request that a page may depend on. */
+export interface HttpRequest {
+  /** GET or HEAD; on the admin socket, any other too. */
+  readonly method: string;
+  /** Without the query. */
+  readonly path: string;
+  /** After the question mark; empty: none. */
+  readonly query: string;
+  readonly headers: IncomingHttpHeaders;
+  /** Reads the body, once. Undefined: longer than MAX_REQUEST_BYTES. */
+  readonly readBody: () => Promise<string | undefined>;
+  /** Aborts when the response is no longer needed: the client has read it or disconnected, or a limit is reached. */
+  readonly signal: AbortSignal;
+}
+
+export interface HttpResponse {
+  readonly status: number;
+  readonly type: string;
+  readonly body: ResponseBody;
+  /** Further headers, by name in lower case. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/**
+ * A text; or pieces produced as fast as the client reads; or a function that makes a whole page, which several
+ * clients may share. For HEAD, only a text is produced.
+ */
+export type ResponseBody =
+  string | AsyncIterable<string> | ((signal: AbortSignal) => Promise<readonly Uint8Array[]>);
+
+export function plain(status: number, body: string): HttpResponse {
+  return { status, type: 'text/plain; charset=utf-8', body };
+}
+
+export function json(status: number, value: unknown): HttpResponse {
+  return { status, type: JSON_TYPE, body: `${JSON.stringify(value)}\n` };
+}
+
+export const JSON_TYPE = 'application/json';
 
 export interface HttpConnectionsOptions {
   readonly create: CreateServer;
@@ -23,25 +86,12 @@ export interface HttpConnectionsOptions {
   readonly answer: (request: HttpRequest) => HttpResponse | Promise<HttpResponse>;
   /** Called when a response could not be rendered. */
   readonly onAnswerFailed: (path: string, error: unknown) => void;
-  /**
-   * Makes the response to a body that is too long, and enables reading request bodies. Default: only GET and HEAD are
-   * served.
-   */
-  readonly refuseBody?: (() => HttpResponse) | undefined;
-  readonly budget?: ResponseBudget | undefined;
 }
 
 /** Creates an HTTP or HTTPS server that does not listen yet. */
-export type CreateServer = (options: HttpTimes, listener: RequestListener) => Server;
+export type CreateServer = (options: ServerOptions, listener: RequestListener) => Server;
 
-/** Time limits of a server. Milliseconds. */
-export interface HttpTimes {
-  readonly headersTimeout: number;
-  readonly requestTimeout: number;
-  readonly connectionsCheckingInterval: number;
-}
-
-const TIMES: HttpTimes = {
+const TIMES: ServerOptions = {
   headersTimeout: HEADERS_TIMEOUT_MS,
   requestTimeout: REQUEST_TIMEOUT_MS,
   // Node's default is 30 s. Each server has a timer for it, so a shorter one would keep an idle process busy.
@@ -49,18 +99,11 @@ const TIMES: HttpTimes = {
 };
 /** Time limit for clients that connected before a handover to send a request and read its answer. */
 const LINGER_MS = 5000;
-const BUDGET = new ResponseBudget();
-
-interface Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-}
 
 interface Client {
   readonly socket: Socket;
-  /** The connection, or TLS on top of it. */
-  stream: Socket;
-  readonly waiting: Exchange[];
+  /** Requests without a complete response; one is answered at a time. */
+  readonly requests: SerialQueue;
   /**
    * - `new`: no request yet.
    * - `idle`: the last request is answered.
@@ -68,7 +111,26 @@ interface Client {
    * - `reading`: reads the response.
    */
   state: 'new' | 'idle' | 'making' | 'reading';
-  stop: (() => void) | undefined;
+}
+
+/**
+ * The response bytes in memory that clients of all servers have not read yet. The response without progress for longest
+ * comes first.
+ */
+const held = new Map<Client, { readonly body: object; readonly bytes: number }>();
+
+/** A body that several clients read counts once. */
+function heldBytes(): number {
+  const bodies = new Map([...held.values()].map(({ body, bytes }) => [body, bytes]));
+  return [...bodies.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+function drop(client: Client, limit: HttpLimit): void {
+  held.delete(client);
+  if (client.socket.destroyed) return;
+  const remoteAddress = peerText(client.socket);
+  client.socket.destroy();
+  httpLimitReached.publish({ limit, remoteAddress });
 }
 
 /**
@@ -81,17 +143,15 @@ interface Client {
 export class HttpConnections {
   readonly server: Server;
   readonly #options: HttpConnectionsOptions;
-  readonly #budget: ResponseBudget;
   /** Least recently changed first. */
   readonly #open = new Map<Socket, Client>();
   #accepted = 0;
-  #left: PromiseWithResolvers<void> | undefined;
+  #left: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
   constructor(options: HttpConnectionsOptions) {
     this.#options = options;
-    this.#budget = options.budget ?? BUDGET;
-    this.server = options.create(TIMES, (request, response) => this.#handle(request, response));
+    this.server = options.create(TIMES, (_, response) => this.#handle(response));
     this.server.timeout = IDLE_TIMEOUT_MS;
     this.server.on('connection', (socket: Socket) => this.#connected(socket));
   }
@@ -101,16 +161,19 @@ export class HttpConnections {
    * timed out. With `acceptsAll`, clients in the accept queue are accepted first: closing the socket would reset
    * them. Idempotent.
    */
-  async leave({ acceptsAll = false } = {}): Promise<void> {
-    if (this.#left !== undefined) return this.#left.promise;
-    this.#left = Promise.withResolvers();
-    const limit = this.#options.clock.setTimer(LINGER_MS, () => this.#left?.resolve());
+  leave({ acceptsAll = false } = {}): Promise<void> {
+    this.#left ??= this.#leave(acceptsAll);
+    return this.#left;
+  }
+
+  async #leave(acceptsAll: boolean): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const limit = this.#options.clock.setTimer(LINGER_MS, resolve);
     for (const { state, socket } of this.#open.values()) if (state === 'idle') socket.destroy();
     if (acceptsAll) await this.#acceptAll();
     // Closing an HTTP server would also close connections without a request yet.
-    NetServer.prototype.close.call(this.server, () => undefined);
-    this.#checkLeft();
-    await this.#left.promise;
+    NetServer.prototype.close.call(this.server, () => resolve());
+    await promise;
     limit.cancel();
     await this.close();
   }
@@ -134,125 +197,120 @@ export class HttpConnections {
     }
   }
 
-  #checkLeft(): void {
-    if (this.#open.size === 0) this.#left?.resolve();
-  }
-
   #connected(socket: Socket): void {
     this.#accepted += 1;
-    const client: Client = { socket, stream: socket, waiting: [], state: 'new', stop: undefined };
+    const client: Client = { socket, requests: new SerialQueue(), state: 'new' };
     this.#open.set(socket, client);
-    socket.once('close', () => {
-      this.#open.delete(socket);
-      client.waiting.length = 0;
-      client.stop?.();
-      this.#checkLeft();
-    });
+    socket.once('close', () => this.#open.delete(socket));
     if (this.#open.size <= MAX_HTTP_CONNECTIONS) return;
     const others = [...this.#open.values()].slice(0, -1);
     const dropped =
       others.find(({ state }) => state === 'new' || state === 'idle') ??
       others.find(({ state }) => state === 'reading');
-    this.#drop(dropped ?? client, 'connections');
+    drop(dropped ?? client, 'connections');
   }
 
   /** With TLS, a request has its own socket, which wraps that of the connection. */
-  #clientOf({ remoteAddress, remotePort }: Socket): Client | undefined {
-    if (remotePort === undefined) return undefined;
-    for (const client of this.#open.values()) {
-      const { socket } = client;
-      if (socket.remotePort === remotePort && socket.remoteAddress === remoteAddress) return client;
-    }
-    return undefined;
+  #clientOf(stream: Socket): Client | undefined {
+    const { remoteAddress, remotePort } = stream;
+    const client = this.#open.get(stream);
+    if (client !== undefined || remotePort === undefined) return client;
+    return [...this.#open.values()].find(
+      ({ socket }) => socket.remotePort === remotePort && socket.remoteAddress === remoteAddress,
+    );
   }
 
-  #handle(request: IncomingMessage, response: ServerResponse): void {
-    const client = this.#open.get(request.socket) ?? this.#clientOf(request.socket);
+  #handle(response: ServerResponse): void {
+    const { socket } = response.req;
+    const client = this.#clientOf(socket);
     // Pipelined requests behind one that has closed the connection still arrive.
     if (client === undefined || client.socket.destroyed) return;
-    if (client.waiting.length >= MAX_WAITING_REQUESTS) {
-      this.#drop(client, 'waiting-requests');
+    if (client.requests.size > MAX_WAITING_REQUESTS) {
+      drop(client, 'waiting-requests');
       return;
     }
-    client.stream = request.socket;
-    client.waiting.push({ request, response });
-    if (client.stop === undefined) void this.#answerAll(client);
+    void client.requests.run(async () => {
+      if (socket.destroyed) return;
+      await this.#answer(client, response);
+      if (client.requests.size > 1) return;
+      this.#change(client, 'idle');
+      if (this.#left !== undefined) socket.end();
+    });
   }
 
-  async #answerAll(client: Client): Promise<void> {
-    for (let next = client.waiting.shift(); next !== undefined; next = client.waiting.shift()) {
-      await this.#answerOne(client, next);
-    }
-    this.#change(client, 'idle');
-    if (this.#left !== undefined) client.stream.end();
-  }
-
-  async #answerOne(client: Client, { request, response }: Exchange): Promise<void> {
-    const ended = Promise.withResolvers<void>();
-    const abort = new AbortController();
-    const drop = (): void => {
-      this.#budget.set(drop, 0);
-      this.#drop(client, 'answer-bytes');
-    };
-    const limit = this.#options.clock.setTimer(RESPONSE_TIMEOUT_MS, () =>
-      this.#drop(client, 'answer-time'),
-    );
-    client.stop = () => {
-      abort.abort();
-      ended.resolve();
-    };
+  /** Resolves when the client has read the response, or has disconnected. */
+  async #answer(client: Client, response: ServerResponse): Promise<void> {
     this.#change(client, 'making');
-    response.once('close', ended.resolve);
+    const drops = (): void => drop(client, 'answer-time');
+    const limit = this.#options.clock.setTimer(RESPONSE_TIMEOUT_MS, drops);
+    const abort = new AbortController();
+    const closed = once(abort.signal, 'abort');
+    response.once('close', () => abort.abort());
     // A client that sends another request has to reach the other process.
     if (this.#left !== undefined) response.shouldKeepAlive = false;
-    const hold = (bytes: number, body?: object): void => {
-      if (client.socket.destroyed) return;
-      this.#change(client, 'reading');
-      this.#budget.set(drop, bytes, body);
-    };
-    await Promise.race([this.#respond(request, response, abort.signal, hold), ended.promise]);
-    await ended.promise;
-    client.stop = undefined;
-    this.#budget.set(drop, 0);
+    // It rejects only if the client disconnects while a failure is reported to it.
+    this.#respond(client, response, abort.signal).catch(() => abort.abort());
+    await closed;
     limit.cancel();
+    held.delete(client);
   }
 
-  async #respond(
-    request: IncomingMessage,
-    response: ServerResponse,
-    signal: AbortSignal,
-    hold: (bytes: number, body?: object) => void,
-  ): Promise<void> {
-    const [path = '/', query = ''] = (request.url ?? '/').split('?', 2);
-    const { onAnswerFailed } = this.#options;
+  async #respond(client: Client, response: ServerResponse, signal: AbortSignal): Promise<void> {
+    const { url = '/', method = 'GET', headers, socket } = response.req;
+    const [path = '/', query = ''] = url.split('?', 2);
+    const { answer, onAnswerFailed } = this.#options;
+    const readBody = () => bodyOf(response.req);
     try {
-      const answer = await this.#answerTo(request, path, query, signal);
-      if (!signal.aborted) await sendResponse(response, answer, signal, hold);
+      const made = await answer({ method, path, query, headers, readBody, signal });
+      await this.#send(client, response, made, signal);
     } catch (error) {
-      if (error === signal.reason || isClientGone(error)) return;
+      if (signal.aborted) return;
       onAnswerFailed(path, error);
-      if (response.headersSent) request.socket.destroy();
-      else await sendResponse(response, plain(500, FAILED), signal, hold);
+      if (response.headersSent) socket.destroy();
+      else await this.#send(client, response, plain(500, FAILED), signal);
     }
   }
 
-  async #answerTo(
-    request: IncomingMessage,
-    path: string,
-    query: string,
+  async #send(
+    client: Client,
+    response: ServerResponse,
+    { status, type, body: given, headers }: HttpResponse,
     signal: AbortSignal,
-  ): Promise<HttpResponse> {
-    const { method = 'GET', headers } = request;
-    const { answer, refuseBody } = this.#options;
-    let body: string | undefined = '';
-    if (refuseBody !== undefined) {
-      body = await readBody(request);
-      if (body === undefined) return refuseBody();
-    } else if (method !== 'GET' && method !== 'HEAD') {
-      const text = `${method} is not supported; use GET or HEAD.\n`;
-      return { ...plain(405, text), headers: { allow: 'GET, HEAD' } };
+  ): Promise<void> {
+    const isHead = response.req.method === 'HEAD';
+    const body = typeof given === 'function' && !isHead ? await given(signal) : given;
+    signal.throwIfAborted();
+    const pieces = typeof body === 'string' ? [body] : body;
+    const bytes =
+      typeof pieces === 'function' || Symbol.asyncIterator in pieces
+        ? undefined
+        : pieces.reduce((sum, piece) => sum + Buffer.byteLength(piece), 0);
+    response.writeHead(status, {
+      'content-type': type,
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'no-store',
+      ...headers,
+      ...(bytes !== undefined && { 'content-length': bytes }),
+    });
+    if (!isHead && typeof pieces !== 'function') {
+      for await (const piece of pieces) {
+        signal.throwIfAborted();
+        this.#hold(client, pieces, bytes ?? Buffer.byteLength(piece));
+        if (!response.write(piece)) await once(response, 'drain', { signal });
+      }
     }
-    return answer({ method, path, query, headers, body, signal });
+    response.end();
+  }
+
+  /** Sets what the response of a client holds in memory. Above the limit, the slowest clients are dropped, but not this one. */
+  #hold(client: Client, body: object, bytes: number): void {
+    this.#change(client, 'reading');
+    held.delete(client);
+    held.set(client, { body, bytes });
+    for (const oldest of held.keys()) {
+      if (oldest === client || heldBytes() <= MAX_RESPONSE_BYTES) return;
+      drop(oldest, 'answer-bytes');
+    }
   }
 
   /** Keeps clients ordered by their last state change. */
@@ -260,25 +318,12 @@ export class HttpConnections {
     client.state = state;
     if (this.#open.delete(client.socket)) this.#open.set(client.socket, client);
   }
-
-  #drop({ socket }: Client, limit: HttpLimit): void {
-    if (socket.destroyed) return;
-    const remoteAddress = peerText(socket);
-    socket.destroy();
-    httpLimitReached.publish({ limit, remoteAddress });
-  }
 }
 
 const FAILED = 'The page could not be rendered; see the log.\n';
 
-/** Whether the client disconnected before it had read the response. */
-function isClientGone(error: unknown): boolean {
-  if (!(error instanceof Error && 'code' in error)) return false;
-  return ['ERR_STREAM_PREMATURE_CLOSE', 'ECONNRESET', 'EPIPE'].includes(String(error.code));
-}
-
-/** Undefined if it is too long. All of it is read: closing the connection earlier could destroy the response. */
-async function readBody(request: IncomingMessage): Promise<string | undefined> {
+/** All of a body that is too long is read: closing the connection earlier could destroy the response. */
+async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
   const pieces: Buffer[] = [];
   let size = 0;
   for await (const piece of request as AsyncIterable<Buffer>) {

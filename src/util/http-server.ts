@@ -1,18 +1,21 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { Activation } from './activation.ts';
 import { Backoff, type BackoffPolicy } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
 import type { HostPort } from './host-port.ts';
-import { HttpConnections, type HttpConnectionsOptions } from './http-connections.ts';
-import { Activation } from './activation.ts';
+import {
+  HttpConnections,
+  plain,
+  type HttpConnectionsOptions,
+  type HttpRequest,
+  type HttpResponse,
+} from './http-connections.ts';
 import { listenFailure, type ListenFailure } from './listen-failure.ts';
 import { createServer } from './node-http.ts';
 
-export { json, JSON_TYPE, plain, type HttpResponse, type HttpRequest } from './http-response.ts';
-export type { CreateServer } from './http-connections.ts';
-export { MAX_HTTP_CONNECTIONS } from './http-limits.ts';
-
-export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create' | 'refuseBody'> {
+export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'> {
   readonly address: HostPort;
-  readonly clock: Clock;
   /** The previous process's listening socket for the address. Default: none. */
   readonly inherit?: Inherit | undefined;
   /** When it may start. Default: at once. */
@@ -29,70 +32,102 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
 export type Inherit = (address: HostPort) => number | undefined;
 
 /** A server that listens, or retries to. */
-export interface HttpServer {
-  /** The ports that it listens on now. */
-  readonly ports: readonly number[];
-  /**
-   * Stops listening because another process now serves. Resolves when every connected client has been answered or has
-   * timed out. Idempotent.
-   */
-  leave(): Promise<void>;
-  /** Stops listening and closes every connection. Idempotent. */
-  close(): Promise<void>;
-}
+export type HttpServer = ReturnType<typeof startHttpServer>;
 
-/** Delays between attempts to listen. */
+/** Delays between attempts to listen: the holder of an address may be a process that is about to end. */
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0 };
 
+interface KeepListeningOptions {
+  readonly clock: Clock;
+  readonly activation: Activation;
+  /** Rejects if it cannot listen. `predecessor`: the previous process. */
+  readonly listen: (predecessor: number | undefined) => Promise<void>;
+  /** Gets each failure, and when it is retried. Milliseconds. */
+  readonly onFailed: (error: Error, retryInMs: number) => void;
+}
+
 /**
- * Serves GET and HEAD over TCP. If it cannot listen, that is reported and retried with growing delays, without end:
- * metrics and health must never stop the proxy.
+ * Listens once `activation` allows it, or retries with growing delays, without end. Returns a function that ends the
+ * attempts and resolves when none is in progress.
  */
-export function startHttpServer(options: HttpServerOptions): HttpServer {
-  const { address, clock, create = createServer, activation = Activation.immediate() } = options;
-  const connections = new HttpConnections({ ...options, create });
-  const { server } = connections;
+export function keepListening({ clock, activation, listen, onFailed }: KeepListeningOptions) {
   const backoff = new Backoff(RETRY, Math.random);
   let retry: Timer | undefined;
-  let closed = false;
-  const listen = (fd?: number): void => {
-    const host = address.host === '' ? {} : { host: address.host };
-    server.listen(fd === undefined ? { ...host, port: address.port } : { fd });
+  let running = Promise.resolve();
+  let isOver = false;
+  const attempt = async (predecessor: number | undefined): Promise<void> => {
+    if (isOver) return;
+    try {
+      await listen(predecessor);
+    } catch (error) {
+      if (isOver) return;
+      const retryInMs = backoff.next();
+      onFailed(error as Error, retryInMs);
+      retry = clock.setTimer(retryInMs, () => void (running = attempt(predecessor)));
+    }
   };
-  server.on('listening', () => {
-    const bound = server.address();
-    if (bound === null || typeof bound !== 'object') return;
-    options.onListening({ host: bound.address, port: bound.port });
-  });
-  const failed = async (error: NodeJS.ErrnoException): Promise<void> => {
-    // While listening, an error concerns a client that could not be accepted; Node keeps accepting.
-    if (closed || server.listening) return;
-    const failure = await listenFailure(error, address);
-    if (closed) return;
-    const retryInMs = backoff.next();
-    options.onBindFailed(failure, retryInMs);
-    retry = clock.setTimer(retryInMs, () => listen());
-  };
-  server.on('error', (error) => void failed(error));
-  activation.onActive(() => {
-    if (!closed) listen(options.inherit?.(address));
-  });
-  const stop = (): void => {
-    closed = true;
+  activation.onActive((predecessor) => (running = attempt(predecessor)));
+  return async (): Promise<void> => {
+    isOver = true;
     retry?.cancel();
+    await running;
   };
-  return {
-    get ports() {
-      const bound = server.address();
-      return bound !== null && typeof bound === 'object' ? [bound.port] : [];
+}
+
+/** Serves GET and HEAD over TCP. Failures to listen are reported: metrics and health must never stop the proxy. */
+export function startHttpServer(options: HttpServerOptions) {
+  const { address, clock, create = createServer, activation = Activation.immediate() } = options;
+  const connections = new HttpConnections({
+    ...options,
+    create,
+    answer: (request) => refuseMethod(request) ?? options.answer(request),
+  });
+  const { server } = connections;
+  // While listening, an error concerns a client that could not be accepted; Node keeps accepting.
+  server.on('error', () => undefined);
+  const boundTo = () => server.address() as AddressInfo | null;
+  let failure: ListenFailure;
+  const stop = keepListening({
+    clock,
+    activation,
+    async listen() {
+      const fd = options.inherit?.(address);
+      const host = address.host === '' ? {} : { host: address.host };
+      server.listen(fd === undefined ? { ...host, port: address.port } : { fd });
+      const events = ['listening', 'close'].map((event) => once(server, event));
+      await Promise.race(events).catch(async (error: Error) => {
+        failure = await listenFailure(error, address);
+        throw error;
+      });
+      const bound = boundTo();
+      if (bound !== null) options.onListening({ host: bound.address, port: bound.port });
     },
-    leave() {
-      stop();
+    onFailed: (_, retryInMs) => options.onBindFailed(failure, retryInMs),
+  });
+  return {
+    /** The ports that it listens on now. */
+    get ports(): readonly number[] {
+      const bound = boundTo();
+      return bound === null ? [] : [bound.port];
+    },
+    /**
+     * Stops listening because another process now serves. Resolves when every connected client has been answered or has
+     * timed out. Idempotent.
+     */
+    leave(): Promise<void> {
+      void stop();
       return connections.leave();
     },
-    close() {
-      stop();
+    /** Stops listening and closes every connection. Idempotent. */
+    close(): Promise<void> {
+      void stop();
       return connections.close();
     },
   };
+}
+
+function refuseMethod({ method }: HttpRequest): HttpResponse | undefined {
+  if (method === 'GET' || method === 'HEAD') return undefined;
+  const text = `${method} is not supported; use GET or HEAD.\n`;
+  return { ...plain(405, text), headers: { allow: 'GET, HEAD' } };
 }

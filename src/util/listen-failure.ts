@@ -49,7 +49,6 @@ export interface BindAddress {
 const MAX_LINKS = 100_000;
 /** Maximum number of bytes read of a socket table. Listening TCP sockets come first in it. */
 const MAX_TABLE = 4 * 1024 * 1024;
-const READ_BYTES = 64 * 1024;
 
 /**
  * Finds the process that listens where a socket could not be bound, as `ss -p` does: from the kernel's socket tables
@@ -61,9 +60,9 @@ export async function socketHolder(
   target: BindAddress,
   root = '/proc',
 ): Promise<string | undefined> {
-  const found = await findSocket(target, root);
-  if (found === undefined) return undefined;
-  const { inode, user } = found;
+  // A table may be missing, as without IPv6.
+  const [inode = '', user] = (await findSocket(target, root).catch(() => undefined)) ?? [];
+  if (user === undefined) return undefined;
   const pid = await findProcess(`socket:[${inode}]`, root);
   if (pid === undefined) return `a program of user ${user}`;
   if (pid === String(process.pid)) return `this process (${pid})`;
@@ -71,37 +70,31 @@ export async function socketHolder(
   return `${name.trim()} (process ${pid})`;
 }
 
-interface Socket {
-  readonly inode: string;
-  readonly user: number;
-}
-
-async function findSocket(target: BindAddress, root: string): Promise<Socket | undefined> {
-  const name = target.protocol.toLowerCase();
-  for (const table of [name, `${name}6`]) {
+/** The inode and the user of a socket. */
+async function findSocket(
+  target: BindAddress,
+  root: string,
+): Promise<readonly [inode: string, user: string] | undefined> {
+  const protocol = target.protocol.toLowerCase();
+  for (const table of [protocol, `${protocol}6`]) {
+    const file = await open(join(root, 'net', table));
     try {
-      for await (const rows of rowsOf(join(root, 'net', table))) {
-        const found = socketAmong(rows, target);
-        if (found !== undefined) return found;
+      for await (const line of file.readLines({ end: MAX_TABLE, encoding: 'latin1' })) {
+        const [, local = '', user = '', inode = ''] = ROW[target.protocol].exec(line) ?? [];
+        if (conflicts(local, target)) return [inode, user];
       }
-    } catch {
-      // The table is missing, as without IPv6.
+    } finally {
+      await file.close();
     }
   }
   return undefined;
 }
 
-function socketAmong(rows: readonly string[], target: BindAddress): Socket | undefined {
-  for (const row of rows) {
-    const [, local = '', , state, , , , user, , inode = ''] = row.trim().split(/\s+/);
-    if (state !== LISTENING[target.protocol]) continue;
-    if (conflicts(local, target)) return { inode, user: Number(user) };
-  }
-  return undefined;
-}
-
-/** TCP: LISTEN. UDP: an unconnected socket. */
-const LISTENING = { TCP: '0A', UDP: '07' } as const;
+/** Rows of a table with the state LISTEN (TCP), or of unconnected sockets (UDP): local address, user, inode. */
+const ROW = {
+  TCP: /^ *\d+: (\S+) \S+ 0A \S+ \S+ \S+ +(\d+) +\d+ (\d+)/,
+  UDP: /^ *\d+: (\S+) \S+ 07 \S+ \S+ \S+ +(\d+) +\d+ (\d+)/,
+};
 
 /** Whether a socket keeps another one from being bound to that address. */
 function conflicts(local: string, { address, port }: BindAddress): boolean {
@@ -126,37 +119,14 @@ function readHex(hex: string): string | undefined {
     : address.toString();
 }
 
-/** The rows of a table, some at a time. The kernel hands over 4 KiB with each read, so all reads share a buffer. */
-async function* rowsOf(path: string): AsyncGenerator<readonly string[]> {
-  const file = await open(path);
-  try {
-    const buffer = Buffer.alloc(READ_BYTES);
-    let rest = '';
-    let size = 0;
-    while (size <= MAX_TABLE) {
-      const { bytesRead } = await file.read(buffer, 0);
-      if (bytesRead === 0) break;
-      size += bytesRead;
-      const rows = (rest + buffer.toString('latin1', 0, bytesRead)).split('\n');
-      rest = rows.pop() ?? '';
-      yield rows;
-    }
-    yield [rest];
-  } finally {
-    await file.close();
-  }
-}
-
 /** The process that has a link to a socket. This process, with its many sockets, is checked last. */
 async function findProcess(link: string, root: string): Promise<string | undefined> {
   const own = String(process.pid);
-  const names = (await readdir(root).catch(() => [])).filter((name) => /^\d+$/.test(name));
-  const pids = [...names.filter((name) => name !== own), ...names.filter((name) => name === own)];
+  const pids = (await readdir(root).catch(() => [])).filter((name) => /^\d+$/.test(name));
   let links = 0;
-  for (const pid of pids) {
+  for (const pid of [...pids.filter((name) => name !== own), own]) {
     const folder = join(root, pid, 'fd');
-    const descriptors = await readdir(folder).catch(() => []);
-    for (const descriptor of descriptors) {
+    for (const descriptor of await readdir(folder).catch(() => [])) {
       links += 1;
       if (links > MAX_LINKS) return undefined;
       const target = await readlink(join(folder, descriptor)).catch(() => '');

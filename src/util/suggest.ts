@@ -4,7 +4,9 @@ export function closest(word: string, candidates: readonly string[]): string | u
   let best: string | undefined;
   let bestDistance = Math.min(3, Math.ceil(word.length / 2));
   for (const candidate of candidates) {
-    const distance = editDistance(lower, candidate.toLowerCase(), bestDistance);
+    // So a long word takes no time.
+    if (Math.abs(candidate.length - word.length) >= bestDistance) continue;
+    const distance = editDistance(lower, candidate.toLowerCase());
     if (distance < bestDistance) {
       best = candidate;
       bestDistance = distance;
@@ -13,12 +15,8 @@ export function closest(word: string, candidates: readonly string[]): string | u
   return best;
 }
 
-/**
- * Insertions, deletions, replacements and swaps of neighbours, from `a` to `b` (optimal string alignment); at most
- * `limit`.
- */
-function editDistance(a: string, b: string, limit: number): number {
-  if (Math.abs(a.length - b.length) >= limit) return limit;
+/** Insertions, deletions, replacements and swaps of neighbours, from `a` to `b` (optimal string alignment). */
+function editDistance(a: string, b: string): number {
   let beforePrevious: readonly number[] = [];
   let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column);
   for (let row = 1; row <= a.length; row += 1) {
@@ -34,7 +32,7 @@ function editDistance(a: string, b: string, limit: number): number {
     beforePrevious = previous;
     previous = current;
   }
-  return Math.min(limit, previous[b.length] ?? limit);
+  return previous[b.length] ?? 0;
 }
 
 const LISTED = 10;

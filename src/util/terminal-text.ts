@@ -3,12 +3,8 @@
  * and format characters, line and paragraph separators. Names come from the network.
  */
 export function escapeControls(text: string): string {
-  return text.replace(CONTROLS, (found) => {
-    let escaped = '';
-    for (let index = 0; index < found.length; index += 1)
-      escaped += `\\u${found.charCodeAt(index).toString(16).padStart(4, '0')}`;
-    return escaped;
-  });
+  const escape = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return text.replace(CONTROLS, (found) => found.split('').map(escape).join(''));
 }
 
 /** The same for text with several lines; keeps the line breaks. */
@@ -18,6 +14,11 @@ export function escapeLines(text: string): string {
 
 export function hasControls(text: string): boolean {
   return text.search(CONTROLS) !== -1;
+}
+
+/** Without the passwords of URLs: settings and errors are visible to more than those who may know them. */
+export function hidePasswords(text: string): string {
+  return text.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/g, '$1:***@');
 }
 
 const CONTROLS = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;

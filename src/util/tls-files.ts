@@ -1,11 +1,10 @@
-import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { TlsOptions } from 'node:tls';
 import { isDeepStrictEqual } from 'node:util';
 import { KpngError, messageOf } from '../errors.ts';
 import { typedChannel } from './channel.ts';
-import { systemClock, type Clock, type Timer } from './clock.ts';
-import { statusOf } from './read-content.ts';
+import { pause, systemClock, type Clock } from './clock.ts';
 
 /** Paths of PEM files; empty or absent: not given. */
 export interface TlsFiles {
@@ -15,11 +14,7 @@ export interface TlsFiles {
 }
 
 /** Names of the flags with the paths, for error messages. */
-export interface TlsFlags {
-  readonly key: string;
-  readonly crt: string;
-  readonly ca: string;
-}
+export type TlsFlags = Readonly<Record<keyof TlsFiles, string>>;
 
 /** Checked PEM texts: they parse, and the key belongs to the certificate. */
 export interface TlsMaterial {
@@ -30,18 +25,15 @@ export interface TlsMaterial {
 }
 
 /** The flags of kpng's `local` and `api` sources. */
-export const API_CLIENT_TLS_FLAGS: TlsFlags = {
-  key: '--api-client-tls-key',
-  crt: '--api-client-tls-crt',
-  ca: '--api-client-tls-ca',
-};
-
+export const API_CLIENT_TLS_FLAGS = flagsWith('--api-client-tls');
 /** The flags of kpng's `to-api` sink. */
-export const LISTEN_TLS_FLAGS: TlsFlags = {
-  key: '--listen-tls-key',
-  crt: '--listen-tls-crt',
-  ca: '--listen-tls-ca',
-};
+export const LISTEN_TLS_FLAGS = flagsWith('--listen-tls');
+
+function flagsWith(prefix: string): TlsFlags {
+  return { key: `${prefix}-key`, crt: `${prefix}-crt`, ca: `${prefix}-ca` };
+}
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
 
 /**
  * Reads and checks the files of a TLS client or server. Undefined when none is given: no TLS.
@@ -50,37 +42,54 @@ export const LISTEN_TLS_FLAGS: TlsFlags = {
  * and then every handshake fails without naming the file.)
  */
 export async function readTls(
-  files: TlsFiles,
+  { key = '', crt = '', ca = '' }: TlsFiles,
   flags: TlsFlags = API_CLIENT_TLS_FLAGS,
 ): Promise<TlsMaterial | undefined> {
-  const { key: keyPath = '', crt: crtPath = '', ca: caPath = '' } = files;
-  if (keyPath === '' && crtPath === '' && caPath === '') return undefined;
-  if ((keyPath === '') !== (crtPath === '')) {
-    const [given, other] = keyPath === '' ? [flags.crt, flags.key] : [flags.key, flags.crt];
+  if (key === '' && crt === '' && ca === '') return undefined;
+  if ((key === '') !== (crt === '')) {
+    const [given, other] = key === '' ? [flags.crt, flags.key] : [flags.key, flags.crt];
     throw new KpngError('KPNG_TLS_FILE', `${given} was given without ${other}.`);
   }
-  const ca = caPath === '' ? undefined : await readCertificates(flags.ca, caPath);
-  if (keyPath === '') return { identity: undefined, ca };
-  const crt = await readCertificates(flags.crt, crtPath);
-  const key = await readPem(flags.key, keyPath);
-  checkPair(key, crt, keyPath, crtPath, flags);
-  return { identity: { key, crt }, ca };
+  const trusted = ca === '' ? undefined : await readCertificates(flags.ca, ca);
+  if (key === '') return { identity: undefined, ca: trusted?.text };
+  const own = await readCertificates(flags.crt, crt);
+  const text = await readPem(flags.key, key);
+  const isEncrypted = text.includes('ENCRYPTED');
+  const problem = isEncrypted ? 'encrypted keys are not supported' : 'it holds no private key';
+  const parsed = parse(flags.key, key, problem, () => createPrivateKey(text));
+  if (!own.first.checkPrivateKey(parsed)) {
+    throw wrong(flags.key, key, `it does not belong to the certificate of ${flags.crt} ${crt}`);
+  }
+  return { identity: { key: text, crt: own.text }, ca: trusted?.text };
 }
 
 function wrong(flag: string, path: string, problem: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_TLS_FILE', `${flag} ${path}: ${problem}.`, { cause });
 }
 
-async function readPem(flag: string, path: string): Promise<string> {
-  let text: string;
+function parse<T>(flag: string, path: string, problem: string, make: () => T): T {
   try {
-    text = await readFile(path, 'latin1');
+    return make();
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : String(cause);
-    throw wrong(flag, path, `cannot be read (${code})`, cause);
+    throw wrong(flag, path, problem, cause);
   }
+}
+
+async function readPem(flag: string, path: string): Promise<string> {
+  const text = await readFile(path, 'latin1').catch((cause: NodeJS.ErrnoException) => {
+    throw wrong(flag, path, `cannot be read (${cause.code ?? cause.message})`, cause);
+  });
   if (!text.includes('-----BEGIN ')) throw wrong(flag, path, 'it is not a PEM file');
   return text;
+}
+
+async function readCertificates(flag: string, path: string) {
+  const text = await readPem(flag, path);
+  const [first] = (text.match(CERTIFICATE) ?? []).map((block, i) =>
+    parse(flag, path, `certificate ${i + 1} cannot be read`, () => new X509Certificate(block)),
+  );
+  if (first === undefined) throw wrong(flag, path, 'it holds no certificate');
+  return { text, first };
 }
 
 /** Why peers refuse a certificate by its dates, at a time in milliseconds since 1970; undefined: they do not. */
@@ -106,47 +115,11 @@ export function isPlaintext(error: Error & { readonly code?: string }): boolean 
   return /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG/.test(error.code ?? '');
 }
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
-
-async function readCertificates(flag: string, path: string): Promise<string> {
-  const text = await readPem(flag, path);
-  const blocks = text.match(CERTIFICATE) ?? [];
-  if (blocks.length === 0) throw wrong(flag, path, 'it holds no certificate');
-  for (const [i, block] of blocks.entries()) parseCertificate(flag, path, block, i + 1);
-  return text;
-}
-
-function parseCertificate(flag: string, path: string, pem: string, n: number): X509Certificate {
-  try {
-    return new X509Certificate(pem);
-  } catch (cause) {
-    throw wrong(flag, path, `certificate ${n} cannot be read`, cause);
-  }
-}
-
-function checkPair(key: string, crt: string, keyPath: string, crtPath: string, flags: TlsFlags) {
-  let parsed: KeyObject;
-  try {
-    parsed = createPrivateKey(key);
-  } catch (cause) {
-    const encrypted = key.includes('ENCRYPTED');
-    const problem = encrypted ? 'encrypted keys are not supported' : 'it holds no private key';
-    throw wrong(flags.key, keyPath, problem, cause);
-  }
-  const leaf = parseCertificate(flags.crt, crtPath, crt.match(CERTIFICATE)?.[0] ?? crt, 1);
-  if (!leaf.checkPrivateKey(parsed)) {
-    const problem = `it does not belong to the certificate of ${flags.crt} ${crtPath}`;
-    throw wrong(flags.key, keyPath, problem);
-  }
-}
-
 /** The own certificate of a server has expired, or is not valid yet. Published once for each certificate. */
-export interface CertificateOutdated {
+export const certificateOutdated = typedChannel<{
   /** KPNG_TLS_FILE; its message names the file and the date. */
   error: KpngError;
-}
-
-export const certificateOutdated = typedChannel<CertificateOutdated>('tls:certificate-outdated');
+}>('tls:certificate-outdated');
 
 /** Interval of the checks of the files. Milliseconds. */
 export const TLS_POLL_MS = 10_000;
@@ -157,72 +130,47 @@ export interface FollowTlsOptions {
   readonly material: TlsMaterial;
   /** The files have changed, and are valid. */
   readonly onChanged: (material: TlsMaterial) => void;
-  /** They have changed, and cannot be used (KPNG_TLS_FILE). Called once for each different problem. */
+  /** They cannot be used (KPNG_TLS_FILE). Called once for each different problem. */
   readonly onFailed: (error: KpngError) => void;
   readonly clock?: Clock | undefined;
 }
 
 /**
- * Polls TLS files for changes and re-reads them. Files that cannot be used, such as a certificate whose key has not
- * been replaced yet, change nothing and are read again at the next check. Returns a function that stops this.
- *
- * Checks time, size and inode of the files, since mounted secrets are replaced through a link in a parent directory,
- * for which the system sends no event.
+ * Re-reads TLS files now and then: mounted secrets are replaced through a link in a parent directory, for which the system
+ * sends no event. Files that cannot be used, such as a certificate whose key has not been replaced yet, change nothing.
+ * Returns a function that stops this.
  */
 export function followTls(options: FollowTlsOptions): () => void {
-  const { files, flags, onChanged, onFailed } = options;
-  const clock = options.clock ?? systemClock;
-  let material = options.material;
-  let seen: string | undefined;
-  let problem: string | undefined;
-  let outdated: string | undefined;
-  let ended = false;
-  let timer: Timer | undefined;
-
-  const checkDates = (): void => {
-    const why = material.identity && dateProblem(material.identity.crt, Date.now());
-    if (why === outdated) return;
-    outdated = why;
-    if (why === undefined) return;
-    const error = new KpngError('KPNG_TLS_FILE', `${flags.crt} ${files.crt}: ${why}`);
-    certificateOutdated.publish({ error });
-  };
-  const check = async (): Promise<void> => {
-    const now = await signatureOf(files);
-    if (now === seen && problem === undefined) return;
-    seen = now;
-    try {
-      const latter = await readTls(files, flags);
-      const changed = !ended && latter !== undefined && !isDeepStrictEqual(latter, material);
-      if (changed) {
-        onChanged(latter);
-        material = latter;
+  const { files, flags, onChanged, onFailed, clock = systemClock } = options;
+  const stop = new AbortController();
+  const { signal } = stop;
+  const follow = async (): Promise<void> => {
+    let { material } = options;
+    let problem: string | undefined;
+    let outdated: string | undefined;
+    while (!signal.aborted) {
+      const why = material.identity && dateProblem(material.identity.crt, Date.now());
+      if (why !== undefined && why !== outdated) {
+        const error = new KpngError('KPNG_TLS_FILE', `${flags.crt} ${files.crt}: ${why}`);
+        certificateOutdated.publish({ error });
       }
-      problem = undefined;
-    } catch (cause) {
-      const error =
-        cause instanceof KpngError
-          ? cause
-          : new KpngError('KPNG_TLS_FILE', messageOf(cause), { cause });
-      if (ended || error.message === problem) return;
-      problem = error.message;
-      onFailed(error);
+      outdated = why;
+      await pause(TLS_POLL_MS, clock, signal);
+      try {
+        const latter = await readTls(files, flags);
+        if (!signal.aborted && latter !== undefined && !isDeepStrictEqual(latter, material)) {
+          onChanged(latter);
+          material = latter;
+        }
+        problem = undefined;
+      } catch (cause) {
+        const isOurs = cause instanceof KpngError;
+        const error = isOurs ? cause : new KpngError('KPNG_TLS_FILE', messageOf(cause), { cause });
+        if (!signal.aborted && error.message !== problem) onFailed(error);
+        problem = error.message;
+      }
     }
   };
-  const schedule = (): void => {
-    if (ended) return;
-    checkDates();
-    timer = clock.setTimer(TLS_POLL_MS, () => void check().finally(schedule));
-  };
-  schedule();
-  return () => {
-    ended = true;
-    timer?.cancel();
-  };
-}
-
-/** Unchanged as long as none of the files is replaced or written to. */
-async function signatureOf({ key, crt, ca }: TlsFiles): Promise<string> {
-  const each = [key, crt, ca].map(async (path = '') => (path === '' ? '' : statusOf(path)));
-  return (await Promise.all(each)).join(' ');
+  void follow();
+  return () => stop.abort();
 }

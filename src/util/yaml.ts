@@ -35,7 +35,6 @@ export interface YamlDocument {
   readonly value: unknown;
   /** Offset in the text. */
   readonly offset: number;
-  readonly hasAliases: boolean;
 }
 
 /** Why a text is not usable. */
@@ -127,7 +126,9 @@ interface Anchored {
   readonly size: number;
 }
 
-/** Makes values of the parser's events. */
+const VISIBLE = { enumerable: true, configurable: true, writable: true };
+
+/** Makes values of the parser's events. With closures instead of private fields, large files take a quarter longer. */
 class Builder {
   readonly #text: string;
   readonly #events: readonly Event[];
@@ -137,7 +138,6 @@ class Builder {
   #next = 0;
   #values = 0;
   #aliased = 0;
-  #hasAliases = false;
 
   /** `parts` is filled, if given. */
   constructor(text: string, events: readonly Event[], limits: YamlLimits, parts?: Parts) {
@@ -152,11 +152,10 @@ class Builder {
     while (this.#next < this.#events.length) {
       const offset = startOf(this.#events[this.#next + 1]) ?? 0;
       this.#anchors.clear();
-      this.#hasAliases = false;
       this.#next += 1;
       const value = this.#value();
       this.#next += 1;
-      documents.push({ value, offset, hasAliases: this.#hasAliases });
+      documents.push({ value, offset });
     }
     return documents;
   }
@@ -178,59 +177,30 @@ class Builder {
       if (typeof value === 'string') this.#values += value.length >> 6;
     } else {
       if (tagStart >= 0) throw this.#refusal(UNSUPPORTED_TAG, { offset: tagStart });
-      value = event.type === EVENT_ID.MAPPING ? this.#map() : this.#list();
+      value = this.#collection(event.type === EVENT_ID.MAPPING);
     }
     if (anchor !== undefined) this.#anchors.set(anchor, { value, size: this.#values - before });
     return value;
   }
 
-  #map(): Record<string, unknown> {
-    const map: Record<string, unknown> = {};
-    const parts = this.#partsOf(map);
-    while (!this.#isEnd()) {
-      const keyAt = parts && startOf(this.#events[this.#next]);
-      const key = this.#key();
-      if (Object.hasOwn(map, key)) throw this.#refusal(`duplicate key '${shorten(key)}'`);
-      const valueAt = parts && startOf(this.#events[this.#next]);
+  #collection(isMap: boolean): object {
+    const made: Record<Segment, unknown> = isMap ? {} : ([] as never);
+    const parts = this.#parts && new Map<Segment, Part>();
+    for (let index = 0; this.#events[this.#next]?.type !== EVENT_ID.POP; index += 1) {
+      const keyAt = startOf(this.#events[this.#next]);
+      const key = isMap ? this.#key() : index;
+      if (isMap && Object.hasOwn(made, key)) {
+        throw this.#refusal(`duplicate key '${shorten(String(key))}'`);
+      }
+      const valueAt = startOf(this.#events[this.#next]);
       const value = this.#value();
       parts?.set(key, { value, keyAt, valueAt });
-      if (key === '__proto__') {
-        Object.defineProperty(map, key, {
-          value,
-          enumerable: true,
-          configurable: true,
-          writable: true,
-        });
-      } else {
-        map[key] = value;
-      }
+      if (key !== '__proto__') made[key] = value;
+      else Object.defineProperty(made, key, { ...VISIBLE, value });
     }
-    return map;
-  }
-
-  #list(): unknown[] {
-    const list: unknown[] = [];
-    const parts = this.#partsOf(list);
-    while (!this.#isEnd()) {
-      const at = parts && startOf(this.#events[this.#next]);
-      const value = this.#value();
-      parts?.set(list.length, { value, keyAt: at, valueAt: at });
-      list.push(value);
-    }
-    return list;
-  }
-
-  #partsOf(value: object): Map<Segment, Part> | undefined {
-    if (this.#parts === undefined) return undefined;
-    const parts = new Map<Segment, Part>();
-    this.#parts.set(value, parts);
-    return parts;
-  }
-
-  #isEnd(): boolean {
-    if (this.#events[this.#next]?.type !== EVENT_ID.POP) return false;
     this.#next += 1;
-    return true;
+    if (parts !== undefined) this.#parts?.set(made, parts);
+    return made;
   }
 
   #key(): string {
@@ -250,7 +220,6 @@ class Builder {
   }
 
   #alias({ anchorStart, anchorEnd }: AliasEvent): unknown {
-    this.#hasAliases = true;
     const name = this.#text.slice(anchorStart, anchorEnd);
     const anchored = this.#anchors.get(name);
     if (anchored === undefined) {

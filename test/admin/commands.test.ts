@@ -5,11 +5,21 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { parse as parseYaml } from 'yaml';
 import type { DrainOutcome } from '../../src/admin/changing.ts';
-import type { ConnectionsView, ServicesView, StatusView } from '../../src/admin/views.ts';
-import { adminRig, greeter, runHere } from '../support/cli.ts';
+import type { ServicesView } from '../../src/admin/services.ts';
+import type { ConnectionsView, StatusView } from '../../src/admin/standard.ts';
+import { adminRig, runHere } from '../support/cli.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { freePort } from '../support/sockets.ts';
-import { tcpClient } from '../support/tcp-peers.ts';
+import { tcpClient, tcpServer } from '../support/tcp-peers.ts';
+
+/** A server that greets each client with a text and then echoes. Returns its port. */
+async function greeter(t: Test, text: string): Promise<number> {
+  const { port } = await tcpServer(t, (socket) => {
+    socket.write(text);
+    socket.pipe(socket);
+  });
+  return port;
+}
 
 /** Connects and waits for the greeting. */
 async function greeted(t: Test, port = 0) {
@@ -25,7 +35,7 @@ async function refused(t: Test, port?: number): Promise<boolean> {
   return client === undefined;
 }
 
-t.test('shows, drains and logs a running proxy while connections continue', async (t) => {
+t.test('shows and drains a running proxy while connections continue', async (t) => {
   const [one, two] = [await greeter(t, 'one'), await greeter(t, 'two')];
   const rig = await adminRig(t, [
     { name: 'web', endpoints: [one, two] },
@@ -38,14 +48,14 @@ t.test('shows, drains and logs a running proxy while connections continue', asyn
     source: { name: /^state file \S+state\.yaml$/, connected: true },
     proxy: { portal: 'address', servicePorts: 2, active: { tcp: 1 } },
   });
-  const text = await rig.run('status');
-  t.equal(text.code, 1);
-  t.match(
-    text.stdout,
-    /^state +degraded\n +1 service port without a usable endpoint \(services-without-endpoints\)\nprocess +\d+, up [^]*\nsource +state file \S+, last change \d+s ago\n/,
+  t.equal((await rig.run('status')).code, 1, 'degraded');
+  const services = await rig.run(
+    'services',
+    '--state',
+    'problems',
+    '--limit=5000',
+    '--output=yaml',
   );
-
-  const services = await rig.run('services', '--state', 'problems', '--output=yaml');
   const { rows } = parseYaml(services.stdout) as ServicesView;
   t.equal(rows.map(({ name }) => name).join(), 'default/gone:tcp');
 
@@ -61,19 +71,14 @@ t.test('shows, drains and logs a running proxy while connections continue', asyn
   t.equal(String((await once(open, 'data'))[0]), 'still there?', 'the open connection continues');
   await rig.cli.line('Draining: no new connections', { what: 'default/web' });
   t.equal((await rig.run('undrain', 'default/web')).code, 0);
-  t.equal(await refused(t, rig.ports['web']), false);
-
   await rig.run('drain', 'default/web', '--endpoint', `127.0.0.1:${one}`);
   for (let count = 0; count < 4; count += 1) {
     t.equal((await greeted(t, rig.ports['web'])).text, 'two', 'passed over');
   }
 
-  t.strictSame(await rig.ask('loglevel', '4'), { level: 4 });
-  await greeted(t, rig.ports['web']);
-  await rig.cli.line('NextEndpoint for service', { v: 4 });
-
-  const misses = await rig.run('drain', 'default/nobody');
-  t.match(misses, { code: 1, stderr: /no service "default\/nobody" \(KPNG_ADMIN_REFUSED\)/ });
+  t.equal((await rig.run('loglevel', '3')).stdout, '3\n');
+  t.equal((await rig.run('loglevel')).stdout, '3\n', 'it stays');
+  t.match(await rig.ask('connections', '--limit=1'), { connections: { length: 1 } });
   const short = await rig.run('services', 'web');
   t.match(short, { code: 1, stderr: /no service "web"; did you mean "default\/web"\?/ });
 });
@@ -83,9 +88,12 @@ t.test('a drained process is not ready until undrain; stop drains and ends it', 
   const rig = await adminRig(
     t,
     [{ name: 'web', endpoints: [await greeter(t, 'hi')] }],
-    [`--healthz-bind-address=127.0.0.1:${health}`, '--drain-timeout=30s'],
+    [
+      ...['healthz', 'metrics'].map((what) => `--${what}-bind-address=127.0.0.1:${health}`),
+      '--drain-timeout=30s',
+    ],
   );
-  await rig.cli.line('Serving health');
+  await rig.cli.line('Serving metrics');
   const probes = async (): Promise<number[]> =>
     Promise.all(
       ['healthz', 'readyz', 'livez'].map(async (name) => {
@@ -96,6 +104,8 @@ t.test('a drained process is not ready until undrain; stop drains and ends it', 
   const outcome = { what: 'everything', servicePorts: 1, active: 1 };
   t.match(await rig.ask<DrainOutcome>('drain', '--all'), outcome);
   t.strictSame(await probes(), [503, 503, 200]);
+  const page = await (await fetch(`http://127.0.0.1:${health}/metrics`)).text();
+  t.match(page, /^kpng_userspace_health\{reason="drained"\} 2$/m);
   t.equal(await refused(t, rig.ports['web']), true);
   const drained = await rig.run('status');
   t.equal(drained.code, 2, 'down');

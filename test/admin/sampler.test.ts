@@ -18,15 +18,14 @@ function setup() {
       return { name, protocol: 'TCP', listeners: [], endpoints: 1, counters };
     });
   const seen: { looks: number; activity?: Activity } = { looks: 0 };
-  const sampler = new Sampler({
-    clock,
+  const sampler = new Sampler(clock, () => ({
     activity: () => seen.activity,
     names: () => [...all.keys()],
     snapshot(names) {
       seen.looks += 1;
       return read().filter(({ name }) => names?.has(name));
     },
-  });
+  }));
   const counters = (name: string): ServicePortCounters => {
     const found = all.get(name) ?? newCounters();
     all.set(name, found);

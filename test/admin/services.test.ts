@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import type { ServicesQuery } from '../../src/admin/services.ts';
 import { standardOperations } from '../../src/admin/standard.ts';
-import { PER_PART } from '../../src/observe/parts.ts';
+import { PER_PART } from '../../src/observe/service-state.ts';
 import { AdminScene, sceneViews, SHOP } from '../support/admin-scene.ts';
 
 const [DB, HTTP, HTTPS, EMPTY] = ['data/db', 'shop/cart:http', 'shop/cart:https', 'shop/empty'];

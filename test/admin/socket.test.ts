@@ -1,17 +1,9 @@
-/** The admin socket itself: who may open it, who has it, and what is said over it. */
+/** The admin socket: who may open it, who has it, also beside other processes, and what is said over it. */
 import { once } from 'node:events';
-import {
-  chmodSync,
-  chownSync,
-  existsSync,
-  linkSync,
-  mkdirSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { createServer, type Server } from 'node:net';
+import * as fs from 'node:fs';
+import { connect, createServer, type Server } from 'node:net';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { callAdmin } from '../../src/admin/client.ts';
@@ -61,8 +53,8 @@ async function raw(
 t.test('the socket is for its owner only, in a directory that is, too', unix, async (t) => {
   const path = join(shortDir(t), 'run', 'a.sock');
   const admin = await new AdminScene([WEB]).serve(t, path);
-  t.equal(statSync(path).mode & 0o777, 0o600);
-  t.equal(statSync(join(path, '..')).mode & 0o777, 0o700);
+  t.equal(fs.statSync(path).mode & 0o777, 0o600);
+  t.equal(fs.statSync(join(path, '..')).mode & 0o777, 0o700);
   t.equal(process.umask(0o022), 0o022, 'the mask is as before');
   t.match(
     await get(path, 'dump'),
@@ -76,7 +68,7 @@ t.test('the socket is for its owner only, in a directory that is, too', unix, as
     'everything, in one object',
   );
   await admin.close();
-  t.notOk(existsSync(path), 'removed with its process');
+  t.notOk(fs.existsSync(path), 'removed with its process');
 });
 
 t.test('the same over a named pipe of Windows', windows, async (t) => {
@@ -102,42 +94,42 @@ t.test('a live socket is left alone; its path is taken when it is free', unix, a
   await until(() => second.clock.pending === 2);
   t.equal(second.log.lines.length, 1, 'reported once');
   await holder.close();
-  for (let round = 0; round < 20 && !existsSync(path); round += 1) {
+  for (let round = 0; round < 20 && !fs.existsSync(path); round += 1) {
     second.clock.advance(40_000);
-    await until(() => existsSync(path) || second.clock.pending > 1).catch(() => undefined);
+    await until(() => fs.existsSync(path) || second.clock.pending > 1).catch(() => undefined);
   }
   t.match(await get(path, 'status'), { health: { state: 'ready' } });
 });
 
 t.test('anything but a socket is never removed', unix, async (t) => {
   const path = join(shortDir(t), 'a.sock');
-  writeFileSync(path, 'precious');
+  fs.writeFileSync(path, 'precious');
   const { log } = await scene(t, path);
   t.match(log.lines[0]?.keys['err'], { message: /something that is not a socket/ });
-  t.ok(existsSync(path));
+  t.ok(fs.existsSync(path));
 });
 
 t.test('a directory in which others could replace it is refused', unix, async (t) => {
   const dir = join(shortDir(t), 'open');
-  mkdirSync(dir);
-  chmodSync(dir, 0o777);
+  fs.mkdirSync(dir);
+  fs.chmodSync(dir, 0o777);
   const uid = process.getuid?.();
   const check = (path: string, user = uid) => checkDirectory(join(dir, path), user);
   const refuses = (path: string, message = /./, user = uid) =>
     t.rejects(check(path, user), { code: 'KPNG_ADMIN_SOCKET', message });
   await refuses('a.sock', /others may write to .* \(mode 0777\); chmod go-w/);
   for (const mode of [0o1777, 0o755]) {
-    chmodSync(dir, mode);
+    fs.chmodSync(dir, mode);
     await t.resolves(check('a.sock'), 'as in /tmp no one can');
   }
   await refuses('a.sock/b/c.sock');
   await refuses('x'.repeat(100), /longer than/);
-  writeFileSync(join(dir, 'file'), '');
+  fs.writeFileSync(join(dir, 'file'), '');
   await refuses('file/a.sock');
-  const other = statSync(dir).uid + 1;
+  const other = fs.statSync(dir).uid + 1;
   if (uid === 0) {
     await t.resolves(check('a.sock', other), 'root may do anything anyhow');
-    chownSync(dir, other, 0);
+    fs.chownSync(dir, other, 0);
   }
   await refuses('a.sock', /belongs to user/, uid === 0 ? uid : other);
   await t.rejects(checkDirectory(String.raw`C:\k\a.sock`, undefined, 'win32'), {
@@ -184,6 +176,8 @@ t.test('changes require POST, and bad input is reported', unix, async (t) => {
     ['POST', '/v1/drain', '{"service":{}}', 400],
     ['POST', '/v1/drain', '{"who":"me"}', 400],
     ['POST', '/v1/drain', '{"endpoint":"nowhere"}', 400],
+    ['POST', '/v1/drain', '{"service":""}', 400],
+    ['POST', '/v1/drain', '{"service":"","endpoint":""}', 400],
     ['POST', '/v1/drain', '{"service":"ns/other"}', 409],
     ['POST', '/v1/undrain', '{"service":"ns/web"}', 409],
     ['POST', '/v1/loglevel', '{"level":"11"}', 400],
@@ -262,7 +256,7 @@ t.test('the client learns why no proxy answers', unix, async (t) => {
   await answers('mute', /no answer within/, createServer(), 50);
   const dead = createServer();
   await once(dead.listen(join(dir, 'live')), 'listening');
-  linkSync(join(dir, 'live'), join(dir, 'dead'));
+  fs.linkSync(join(dir, 'live'), join(dir, 'dead'));
   dead.close();
   await answers('dead', /the process that it belonged to is gone/);
 });
@@ -286,3 +280,50 @@ t.test('over TCP, only names of this host are answered, and nothing can be chang
   const addresses = ['::1', '127.9.9.9', '0.0.0.0', '::', '10.0.0.1'];
   t.strictSame(addresses.filter(isLoopback), ['::1', '127.9.9.9']);
 });
+
+t.test('answers at its own path, even if clients kept coming until then', unix, async (t) => {
+  const path = join(shortDir(t), 'a.sock');
+  const own = `${path}.${process.pid}`;
+  const admin = await new AdminScene([]).serve(t, path);
+  const former = `${path}-former`;
+  fs.linkSync(path, former);
+  // As a new process does.
+  const successor = createServer();
+  t.teardown(() => successor.close());
+  await once(successor.listen(`${path}-draft`), 'listening');
+  fs.renameSync(`${path}-draft`, path);
+
+  const leaving = admin.leave(4711);
+  while (!fs.existsSync(own)) {
+    const client = connect(former, () => client.destroy()).on('error', () => undefined);
+    await new Promise((resolve) => client.once('close', resolve));
+  }
+  await leaving;
+  const status = await callAdmin({ socket: own, method: 'GET', operation: 'status' });
+  t.match(status, { process: { pid: process.pid, successor: 4711 } });
+  const refused = { code: 'KPNG_ADMIN_REFUSED', message: /^process 4711 has taken over / };
+  for (const operation of ['drain', 'undrain']) await t.rejects(post(own, operation), refused);
+
+  await admin.close();
+  const left = fs.readdirSync(dirname(path)).sort();
+  t.strictSame(left, ['a.sock', 'a.sock-former'], 'only what is of others');
+});
+
+for (const answer of ['first', 'HTTP/1.1 200 OK\r\n\r\nnull']) {
+  t.test('of two processes that start at once, the first keeps the path', unix, async (t) => {
+    const path = join(shortDir(t), 'a.sock');
+    const made = new AdminScene([]);
+    const admin = await made.start({ socketPath: path });
+    t.teardown(() => admin.close());
+    const first = createServer((socket) => {
+      socket.on('error', () => undefined).end(answer);
+    }).listen(path);
+    t.teardown(() => first.close());
+    await until(() => made.log.lines.length > 0);
+    const err = { code: 'KPNG_ADMIN_SOCKET', message: /an unknown process has it/ };
+    t.match(made.log.lines[0]?.keys, { err });
+    const [said] = (await once(connect(path), 'data')) as [Buffer];
+    t.equal(String(said), answer);
+    t.strictSame(fs.readdirSync(dirname(path)), ['a.sock'], 'no draft is left');
+  });
+}

@@ -4,14 +4,8 @@ import t from 'tap';
 import { parse } from 'yaml';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import { print, table, age, atMost, bytes, count } from '../../src/cli/admin/layout.ts';
-import {
-  connectionsText,
-  detailsText,
-  drainedText,
-  servicesText,
-  statusText,
-} from '../../src/cli/admin/tables.ts';
-import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/columns.ts';
+import { TEXTS } from '../../src/cli/admin/tables.ts';
+import { ansiLine, piece, plainLine } from '../../src/cli/admin/top/screen.ts';
 import { AdminScene, sceneViews, SHOP } from '../support/admin-scene.ts';
 
 t.test('numbers have three digits and a unit', async (t) => {
@@ -110,22 +104,27 @@ t.test('the status, the list of services, and one service', async (t) => {
   });
   const shows = (lines: readonly string[], expected: string) =>
     t.strictSame(lines, expected.trim().split('\n'));
-  const lines = statusText(await status());
+  const lines = TEXTS.status(await status());
   shows(lines.filter((line) => !/source-unreachable/.test(line)).map(constant), STATUS);
-  shows(servicesText(await list()), SERVICES);
+  shows(TEXTS.services(await list()), SERVICES);
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.9:5432' });
-  shows(detailsText(await details('shop/cart:http', 'data/db')), DETAILS);
-  t.match(detailsText(await details('shop/empty')).join('\n'), /\ncounted +held 2, held total 2\n/);
+  shows(TEXTS.service({ services: await details('shop/cart:http', 'data/db') }), DETAILS);
+  t.match(
+    TEXTS.service({ services: await details('shop/empty') }).join('\n'),
+    /\ncounted +held 2, held total 2\n/,
+  );
 
-  t.strictSame(servicesText(await list({ limit: 1 })).slice(-2), ['', '1 shown of 4']);
-  const found = servicesText(await list({ search: 'cart' }));
+  t.strictSame(TEXTS.services(await list({ limit: 1 })).slice(-2), ['', '1 shown of 4']);
+  const found = TEXTS.services(await list({ search: 'cart' }));
   t.equal(found.at(-1), '2 shown of 2 found, of 4');
   const proxy = scene.subject.proxy() as ProxySubject;
   const holding = { ...proxy, limits: { ...proxy.limits, holdTimeoutMs: 1000 } };
-  const held = statusText(await status({ proxy: () => holding })).join('\n');
+  const held = TEXTS.status(await status({ proxy: () => holding })).join('\n');
   t.match(held, /\nlimits .*, max-held-connections 2 of 1000\n/);
   scene.health.change({ draining: true });
-  const drained = statusText(await status({ proxy: () => undefined })).join('\n');
+  const drained = TEXTS.status(await status({ proxy: () => undefined })).join('\n');
+  scene.health.change({ replacedBy: 4711 });
+  t.match(TEXTS.status(await status()).join('\n'), /\nnew process +process 4711 takes the new /);
   t.match(drained, /\n +drained; [^]*\nhealthz +503: drained\nreadyz +503: drained\nprocess /);
   t.notMatch(drained, /\nservice ports/);
 });
@@ -144,7 +143,7 @@ t.test('connections, and what is left out', async (t) => {
     { ...connection, protocol: 'TCP' as const },
     { ...connection, protocol: 'UDP' as const },
   ];
-  const lines = connectionsText({ matched: 9, complete: false, connections });
+  const lines = TEXTS.connections({ matched: 9, complete: false, connections });
   t.match(lines[1], /^ns\/a +TCP +10\.9\.0\.1:5 +10\.1\.0\.1:80 +open +1m15s +1\.5 kB +2 B$/);
   t.match(lines[2], /1\.5k pkt +2 pkt$/);
   t.equal(lines.at(-1), '2 shown of more than 9');
@@ -170,7 +169,7 @@ t.test('prints a table, JSON or YAML; the reader may close early', async (t) => 
 t.test('names cannot control a terminal or change the direction of text', async (t) => {
   const name = 'a\u001b[2J\u009b1m\n\u202eb\u2066c\u200fd\u061ce\u2028f\u{e0001}';
   const escaped = String.raw`a\u001b[2J\u009b1m\u000a\u202eb\u2066c\u200fd\u061ce\u2028f\udb40\udc01`;
-  const outcome = drainedText({ what: name, servicePorts: 1, active: 0 });
+  const outcome = TEXTS.drain({ what: name, servicePorts: 1, active: 0 });
   t.ok((await printed('table', {}, outcome)).includes(escaped));
   for (const form of ['json', 'yaml'] as const) {
     const text = await printed(form, { name }, []);

@@ -3,12 +3,13 @@ import { PassThrough } from 'node:stream';
 import * as fc from 'fast-check';
 import t from 'tap';
 import type { SortKey } from '../../src/admin/services.ts';
+import { KpngError } from '../../src/errors.ts';
 import { runTop } from '../../src/cli/admin/top/run.ts';
-import { bars, ansiLine, plainLine } from '../../src/cli/admin/top/columns.ts';
-import { drawTop, roomFor } from '../../src/cli/admin/top/draw.ts';
+import { ansiLine, bars, drawTop, plainLine, roomFor } from '../../src/cli/admin/top/screen.ts';
 import {
   type CallProxy,
   initialState,
+  needsData,
   onKey,
   splitKeys,
   type TopData,
@@ -31,9 +32,9 @@ async function dataOf(
 function press(state: TopState, ...keys: string[]): TopState {
   let now = state;
   for (const key of keys) {
-    const outcome = onKey(now, key, { names: ['a', 'b', 'c'], height: 2 });
-    if (outcome.kind === 'quit') throw new Error(`${key} quits`);
-    now = outcome.state;
+    const next = onKey(now, key, { names: ['a', 'b', 'c'], height: 2 });
+    if (next === undefined) throw new Error(`${key} quits`);
+    now = next;
   }
   return now;
 }
@@ -68,13 +69,14 @@ const KEYS: readonly (readonly [keys: readonly string[], expected: Partial<TopSt
 t.test('keys sort, move, search, filter, pause, help and quit', async (t) => {
   const state = initialState({});
   for (const [keys, expected] of KEYS) t.match(press(state, ...keys), expected, keys.join(' '));
-  const kind = (from: TopState, key: string) => onKey(from, key, { names: [], height: 1 });
-  for (const key of ['o', 'R', 'f', ' ', '\r', '\u001b']) {
-    t.match(kind(state, key), { kind: 'state', refetch: true }, key);
+  for (const key of ['o', 'R', 'f', ' ', '\r']) {
+    t.equal(needsData(state, press(state, key)), true, key);
   }
-  for (const key of ['/', '?', 'x', DOWN]) t.match(kind(state, key), { refetch: false }, key);
-  for (const key of ['q', '\u0003', '\u0004']) t.equal(kind(state, key).kind, 'quit');
-  t.equal(kind(press(state, '/'), '\u0003').kind, 'quit', 'while it is typed, too');
+  for (const key of ['/', '?', 'x', DOWN]) t.notOk(needsData(state, press(state, key)), key);
+  const quits = (from: TopState, key: string): boolean =>
+    onKey(from, key, { names: [], height: 1 }) === undefined;
+  for (const key of ['q', '\u0003', '\u0004']) t.ok(quits(state, key));
+  t.ok(quits(press(state, '/'), '\u0003'), 'while it is typed, too');
 });
 
 t.test('terminal input is split into keys', async (t) => {
@@ -145,8 +147,7 @@ t.test('whatever the size, the names and the keys: a screen fits', async (t) => 
       (columns, rows, keys) => {
         let state = initialState({});
         for (const each of keys) {
-          const outcome = onKey(state, each, { names, height: roomFor({ columns, rows }) });
-          if (outcome.kind === 'state') state = outcome.state;
+          state = onKey(state, each, { names, height: roomFor({ columns, rows }) }) ?? state;
         }
         const lines = drawTop(data, state, { columns, rows });
         if (lines.length > rows) return false;
@@ -185,7 +186,8 @@ async function startTop(flags: object, before: () => void = () => undefined) {
     before();
     if (operation === 'status') return data.status;
     asked.push(input);
-    return operation === 'services' ? data.services : { services: [] };
+    if (operation === 'services') return data.services;
+    throw new KpngError('KPNG_ADMIN_REFUSED', 'it is gone');
   };
   const parts = { stdin, stdout, stderr: new PassThrough() };
   const terminal = parts as unknown as Parameters<typeof runTop>[2];
@@ -228,10 +230,13 @@ t.test('on a terminal, it follows keys and resizes, and restores the screen', as
 
 t.test('a proxy that stops answering is queried again; a signal ends it at once', async (t) => {
   let fails = false;
-  const { stdout, asked, ended, screen } = await startTop({ interval: 10 }, () => {
+  const { stdin, stdout, asked, ended, screen } = await startTop({ interval: 10 }, () => {
     if (fails) throw new Error('no one is there');
   });
   await until(() => stdout.text.includes('q quit'));
+  stdin.write('\r');
+  await until(() => asked.some(({ name }) => name !== undefined));
+  t.notMatch(screen(), /it is gone/, 'a service port that is gone is no failure');
   fails = true;
   await until(() => screen().includes('no one is there'));
   t.match(screen(), /^kpng-userspace down /);

@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap';
 import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
-import { Endpoint, OpItem, Service, WatchReq } from '../../src/api/generated/localv1/api.ts';
-import { decodeGlobalOp, type GlobalOp } from '../../src/api/global-ops.ts';
-import { decodeLocalOp, type LocalOp } from '../../src/api/ops.ts';
+import { OpItem, Service, WatchReq } from '../../src/api/generated/localv1/api.ts';
+import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
+import { comparePaths } from '../../src/api/paths.ts';
 import {
   deletePath,
   endpoint,
@@ -27,7 +27,7 @@ const WEB =
   '0a0464656d6f12037765621a09436c7573746572495022100a0c0a0a31302e39362e302e31301200320d0a04687474701001185028903f';
 const WEB_0 = '120a0a0831302e312e302e35180122090a046874747010903f2a0408011001';
 
-const decode = (item: OpItem): LocalOp => decodeLocalOp(OpItem.encode(item).finish());
+const decode = (item: OpItem) => decodeLocalOp(OpItem.encode(item).finish());
 
 function hex(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
@@ -37,52 +37,39 @@ function unhex(text: string): Buffer {
   return Buffer.from(text, 'hex');
 }
 
-t.test('V1 (kept): messages are encoded byte for byte as kpng does', async (t) => {
+t.test('V1 (kept): operations are encoded and decoded byte for byte as by kpng', async (t) => {
   t.equal(hex(WatchReq.encode({ nodeName: 'node-a' }).finish()), '0a066e6f64652d61');
-  t.equal(hex(OpItem.encode(sync).finish()), '0a00');
-  t.equal(hex(OpItem.encode(reset).finish()), '2200');
-  t.equal(hex(Service.encode(web).finish()), WEB);
-  t.equal(
-    hex(OpItem.encode(setService(web)).finish()),
-    `12470a0c0801120864656d6f2f7765621237${WEB}`,
-  );
-  const atNode = Endpoint.fromPartial({ ...web0, scopes: { internal: true, external: true } });
-  t.equal(hex(Endpoint.encode(atNode).finish()), WEB_0);
-  t.equal(
-    hex(OpItem.encode(setEndpoint('demo/web/web-0', atNode)).finish()),
-    `12350a120802120e64656d6f2f7765622f7765622d30121f${WEB_0}`,
-  );
-  t.equal(
-    hex(
-      OpItem.encode({
-        op: { $case: 'delete', value: { set: 2, path: 'demo/web/web-0' } },
-      }).finish(),
-    ),
-    '1a120802120e64656d6f2f7765622f7765622d30',
-  );
-});
-
-t.test('V1 (kept): recorded bytes decode', async (t) => {
-  t.strictSame(decodeLocalOp(unhex('0a00')), { kind: 'sync' });
-  t.strictSame(decodeLocalOp(unhex('2200')), { kind: 'reset' });
-  const set = decodeLocalOp(unhex(`12470a0c0801120864656d6f2f7765621237${WEB}`));
-  t.strictSame(set, { kind: 'service', ref: 'demo/web', value: web });
-  t.match(set, { value: { ips: { externalIPs: { v4: [], v6: [] }, loadBalancerIPs: undefined } } });
   const ref = { service: 'demo/web', key: 'web-0' };
-  t.strictSame(decodeLocalOp(unhex(`12350a120802120e64656d6f2f7765622f7765622d30121f${WEB_0}`)), {
-    kind: 'endpoint',
-    ref,
-    value: web0,
-  });
-  for (const [bytes, deleted] of [
-    ['1a120802120e64656d6f2f7765622f7765622d30', { kind: 'endpoint', ref, value: undefined }],
-    ['1a0c0801120864656d6f2f776562', { kind: 'service', ref: 'demo/web', value: undefined }],
+  for (const [bytes, item, op] of [
+    ['0a00', sync, { kind: 'sync' }],
+    ['2200', reset, { kind: 'reset' }],
+    [
+      `12470a0c0801120864656d6f2f7765621237${WEB}`,
+      setService(web),
+      { kind: 'service', ref: 'demo/web', value: web },
+    ],
+    [
+      `12350a120802120e64656d6f2f7765622f7765622d30121f${WEB_0}`,
+      setEndpoint('demo/web/web-0', web0),
+      { kind: 'endpoint', ref, value: web0 },
+    ],
+    [
+      '1a120802120e64656d6f2f7765622f7765622d30',
+      deletePath(2, 'demo/web/web-0'),
+      { kind: 'endpoint', ref, value: undefined },
+    ],
+    [
+      '1a0c0801120864656d6f2f776562',
+      deletePath(1, 'demo/web'),
+      { kind: 'service', ref: 'demo/web', value: undefined },
+    ],
   ] as const) {
-    t.strictSame(decodeLocalOp(unhex(bytes)), deleted);
+    t.equal(hex(OpItem.encode(item).finish()), bytes);
+    t.strictSame(decodeLocalOp(unhex(bytes)), op);
   }
 });
 
-const decodeGlobal = (item: OpItem): GlobalOp => decodeGlobalOp(OpItem.encode(item).finish());
+const decodeGlobal = (item: OpItem) => decodeGlobalOp(OpItem.encode(item).finish());
 
 const globalWeb = ServiceInfo.encode({ hash: 7n, service: web }).finish();
 const POD = EndpointInfo.fromPartial({
@@ -96,10 +83,9 @@ const info = EndpointInfo.encode(POD).finish();
 const node = NodeInfo.encode(NodeInfo.fromPartial({ node: { name: 'n1' } })).finish();
 
 t.test('entries of the three sets of the global API', async (t) => {
-  const ref = { namespace: 'demo', name: 'web' };
   const podRef = { namespace: 'demo', serviceName: 'web', sourceName: 'web-abcde', key: '3d2c' };
   for (const [set, path, bytes, kind, name, value] of [
-    [10, 'demo|web||', globalWeb, 'service', ref, web],
+    [10, 'demo|web||', globalWeb, 'service', 'demo/web', web],
     [11, 'demo|web|web-abcde|3d2c', info, 'endpoint', podRef, POD],
     [12, '|n1||', node, 'node', 'n1', { name: 'n1' }],
   ] as const) {
@@ -109,7 +95,12 @@ t.test('entries of the three sets of the global API', async (t) => {
 });
 
 /** Checks that an operation is invalid. */
-function isInvalid(t: Test, op: LocalOp, message: RegExp, target?: unknown): void {
+function isInvalid(
+  t: Test,
+  op: ReturnType<typeof decode>,
+  message: RegExp,
+  target?: unknown,
+): void {
   t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message } });
   t.strictSame('target' in op && op.target, target);
 }
@@ -121,8 +112,8 @@ t.test('an unusable operation is reported with its set and path', async (t) => {
   const other = { kind: 'service', ref: 'demo/other' };
   const pod = { kind: 'endpoint', ref: { service: 'demo/web', key: 'web-0' } };
   for (const [item, message, of] of [
-    [setBytes(1, 'demo/web', bytes.subarray(0, 30)), /"demo\/web".*longer/, target],
-    [setBytes(1, 'demo/web', Buffer.alloc(3)), /"demo\/web".*field number/, target],
+    [setBytes(1, 'demo/web', bytes.subarray(0, 30)), /"demo\/web".*premature EOF/, target],
+    [setBytes(1, 'demo/web', Buffer.alloc(3)), /"demo\/web".*field no 0/, target],
     [setService(web, 'demo/other'), /"demo\/other".*calls itself "demo\/web"/, other],
     [setBytes(1, 'demo/web', none), /calls itself "\/"/, target],
     [setBytes(2, 'demo/web/web-0', unhex('1205')), /"demo\/web\/web-0"/, pod],
@@ -142,14 +133,14 @@ t.test('an unusable operation is reported with its set and path', async (t) => {
     [setBytes(11, 'demo|web|x', info), /is not namespace\|service\|source\|hash/],
     [setBytes(12, 'n1', node), /is not \|name\|\|/],
     [setBytes(1, 'demo/web', bytes), /the set 1 does not belong to the global API/],
-    [setBytes(10, 'demo|api||', globalWeb), /other names/, { namespace: 'demo', name: 'api' }],
-    [setBytes(11, 'demo|api|web-abcde|1', info), /other names/, { serviceName: 'api' }],
-    [setBytes(11, 'demo|web|other|1', info), /other names/, { sourceName: 'other' }],
-    [setBytes(11, 'other|web|web-abcde|1', info), /other names/, { namespace: 'other' }],
-    [setBytes(10, 'demo|web||', unhex('12030a0568')), /in field 2: field 1/, {}],
-    [setBytes(11, 'demo|web|s|1', unhex('32030a0568')), /in field 6: field 1/, {}],
-    [setBytes(12, '|n1||', unhex('12030a0568')), /in field 2: field 1/, 'n1'],
-    [setBytes(12, '|n2||', node), /node "\|n2\|\|": the node has another name/, 'n2'],
+    [setBytes(10, 'demo|api||', globalWeb), /calls itself/, 'demo/api'],
+    [setBytes(11, 'demo|api|web-abcde|1', info), /calls itself/, { serviceName: 'api' }],
+    [setBytes(11, 'demo|web|other|1', info), /calls itself/, { sourceName: 'other' }],
+    [setBytes(11, 'other|web|web-abcde|1', info), /calls itself/, { namespace: 'other' }],
+    [setBytes(10, 'demo|web||', unhex('12030a0568')), /in field 2: in field 1/, 'demo/web'],
+    [setBytes(11, 'demo|web|s|1', unhex('32030a0568')), /in field 6: in field 1/, {}],
+    [setBytes(12, '|n1||', unhex('12030a0568')), /in field 2: in field 1/, 'n1'],
+    [setBytes(12, '|n2||', node), /node "\|n2\|\|": the node calls itself/, 'n2'],
   ] as [OpItem, RegExp, unknown?][]) {
     const op = decodeGlobal(item);
     t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message } });
@@ -182,10 +173,41 @@ t.test('names and labels that look like parts of a JavaScript object are only te
 });
 
 t.test('fields of later versions are ignored', async (t) => {
-  const more = unhex(`${WEB}fa060568656c6c6ff80601fd0601020304f9060102030405060708`);
+  // One with bytes that are no text.
+  const more = unhex(`${WEB}fa0602fffef80601fd0601020304f9060102030405060708`);
   t.strictSame(decode(setBytes(1, 'demo/web', more)), {
     kind: 'service',
     ref: 'demo/web',
     value: web,
   });
+});
+
+t.test('paths of other sets are refused', async (t) => {
+  t.match(decode(deletePath(2, 'a/b/c/d')), { ref: { service: 'a/b', key: 'c/d' } });
+  for (const [set, ...paths] of [
+    [1, '', '/', 'a', 'a/', '/a', 'a//b', 'a/b/c', 'a/b/', '//'],
+    [2, '', '/', 'a', 'a/b', 'a/b/', '/b/c', 'a//c', '//', '///', 'a/b//c'],
+    [10, '', 'a', 'a|b', 'a|b|', '|b||', 'a|||', 'a|b|c|', 'a|b||d', 'a|b|||'],
+    [11, '', 'a|b|c', '|b|c|d', 'a|b|c|', 'a|b|c|d|e'],
+    [12, '', 'a', '||||', '|||', 'x|a||', '|a|b|', '|a||b'],
+  ] as const) {
+    for (const path of paths) {
+      const op = (set < 10 ? decode : decodeGlobal)(deletePath(set, path));
+      t.equal(op.kind, 'invalid', `${set} ${JSON.stringify(path)}`);
+    }
+  }
+});
+
+t.test('V14 (kept): path order puts a service right before its endpoints', async (t) => {
+  const paths = ['ns/aaa-udp', 'ns/aaa/b', 'ns/bbb', 'ns/aaa', 'ns/aaa/a', 'ns/aaa-udp/x'];
+  t.strictSame(paths.sort(comparePaths), [
+    'ns/aaa',
+    'ns/aaa/a',
+    'ns/aaa/b',
+    'ns/aaa-udp',
+    'ns/aaa-udp/x',
+    'ns/bbb',
+  ]);
+  t.equal(comparePaths('a', 'a'), 0);
+  t.ok(comparePaths('a', 'a/') < 0, 'the shorter first');
 });

@@ -10,7 +10,7 @@
  */
 import t, { type Test } from 'tap';
 import { CountedProxy, type Cost } from '../../bench/counts/measure.ts';
-import { hasLinuxEngine } from '../runner/linux-engine.ts';
+import { HAS_LINUX_ENGINE } from '../runner/check.ts';
 
 type Limits = Partial<Cost>;
 type Work = 'requests' | 'connections' | 'datagrams' | 'bursts' | 'bulk';
@@ -98,7 +98,7 @@ t.test('the node engine stays within its counts', skip, async (t) => {
   await check(t, proxy, NODE, ['turns', 'calls', 'allocated']);
 });
 
-if (hasLinuxEngine(process.platform, process.version)) {
+if (HAS_LINUX_ENGINE) {
   t.test('the linux engine stays within its counts', async (t) => {
     const proxy = await CountedProxy.start('linux', { calls: true });
     t.teardown(() => proxy.close());

@@ -1,16 +1,20 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir, uptime } from 'node:os';
-import { join } from 'node:path';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { uptime } from 'node:os';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
 import { CLEANUP_FLAGS, type CleanupTargets } from '../../src/cli/flags/backend.ts';
 import { pickValues } from '../../src/cli/flags/table.ts';
-import type { Exec } from '../../src/portal/exec.ts';
+import { type Current, removeStaleRules } from '../../src/cli/sinks/rule-portals.ts';
+import type { Command, Exec } from '../../src/portal/exec.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
-import { ledgerPath } from '../../src/portal/windows/ledger.ts';
-import { AddressLedger } from '../../src/portal/windows/ledger.ts';
+import { canaryAddress } from '../../src/portal/rules/canary.ts';
+import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
+import { AddressLedger, ledgerPath } from '../../src/portal/windows/ledger.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { userspaceOptions } from '../support/command-lines.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeIp } from '../support/fake-ip.ts';
@@ -18,17 +22,22 @@ import { FakeNetsh } from '../support/fake-netsh.ts';
 import { FakeNft } from '../support/fake-nft.ts';
 import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
+import { shortDir } from '../support/short-dir.ts';
 
 /** A host on which a proxy may have left things. */
 class Host {
   readonly nft: FakeNft;
   readonly ip = new FakeIp();
   readonly iptables = new FakeIptables();
+  conntrack: (command: Command) => Reaction = () => ({});
+  /** Whose rules the last removal has found in use. */
+  others: readonly OtherWriter[] = [];
   readonly exec: Exec = (command) => {
     if (command.file === 'ip' && command.args.some((word) => /^(?:rule|route)$/.test(word))) {
       return Promise.resolve({ stdout: '', stderr: '' });
     }
     if (command.file === 'ip') return this.ip.exec(command);
+    if (command.file === 'conntrack') return new FakeExec(this.conntrack).exec(command);
     return /^ip6?tables/.test(command.file) ? this.iptables.exec(command) : this.nft.exec(command);
   };
 
@@ -36,10 +45,38 @@ class Host {
     this.nft = nft;
   }
 
+  /** Rules of every kind, as processes with different portals leave them. */
+  async leaveRules(owner?: string): Promise<void> {
+    const options = { exec: this.exec, ...(owner !== undefined && { owner }) };
+    for (const rig of [
+      new NftablesRig(options),
+      new IptablesRig(options, 'nft'),
+      new IptablesRig(options, 'legacy'),
+    ]) {
+      await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
+      await rig.portal.close();
+    }
+  }
+
+  /** What rules there are. */
+  get there(): string[] {
+    const flavors = (['nft', 'legacy'] as const).filter((each) =>
+      listings(this, each).includes('KUBE-'),
+    );
+    return [...this.nft.tables.keys(), ...flavors];
+  }
+
+  /** Removes the rules of other portals, and returns the log. */
+  async cleanOthers(current: Current, flags = '') {
+    const { log, lines } = await captureLog();
+    this.others = await removeStaleRules(current, userspaceOptions(flags), log, this.exec);
+    return lines();
+  }
+
   async leaveAddresses(name: string): Promise<void> {
     const link = new LinuxInterface(name, this.exec);
     await link.open();
-    await link.change(['10.0.0.1'], []);
+    await link.change('add', ['10.0.0.1']);
   }
 
   clean(targets: Partial<CleanupTargets> = {}) {
@@ -56,21 +93,30 @@ async function clean(exec: Exec, targets: CleanupTargets, windows?: NodeJS.Proce
   return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
 }
 
-t.test('removes the named table; repeating it is fine', async (t) => {
+t.test('removes what has the given names; repeating it is fine', async (t) => {
   const rig = new NftablesRig({ table: 'other' });
   t.teardown(() => rig.portal.close());
   await rig.portal.commit(new Map());
-  t.same([...rig.nft.tables.keys()], ['other']);
   const host = new Host(rig.nft);
+  const flavors = ['nft', 'legacy'] as const;
+  for (const flavor of flavors) {
+    const chains = new IptablesRig({ exec: host.exec, prefix: 'MINE' }, flavor);
+    await chains.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'nodePort 30000')]);
+    await chains.portal.close();
+  }
   await host.clean();
   t.same([...rig.nft.tables.keys()], ['other'], 'not that one');
+  t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/, 'not those');
   for (const time of ['first', 'second']) {
-    const { code, stdout, stderr } = await host.clean({ portalTable: 'other' });
-    t.equal(code, 0, time);
-    t.match(stdout, 'There is no nftables table inet other any more.\n');
-    t.equal(stderr, '');
+    const outcome = await host.clean({ portalTable: 'other', portalChainPrefix: 'MINE' });
+    t.match(
+      outcome,
+      { code: 0, stderr: '', stdout: /no nftables table inet other any more\.\n/ },
+      time,
+    );
+    t.same([...rig.nft.tables.keys()], []);
+    for (const flavor of flavors) t.notMatch(listings(host, flavor), /MINE|KPNG/);
   }
-  t.same([...rig.nft.tables.keys()], []);
 });
 
 t.test('removes service addresses, and the interfaces made for them', async (t) => {
@@ -117,26 +163,6 @@ t.test('a missing tool left nothing, unless all are missing', async (t) => {
   t.match(await host.clean(), { code: 1, stdout: '', stderr: all });
 });
 
-t.test('removes the named iptables chains, of both flavours', async (t) => {
-  const host = new Host();
-  const before = ['nft', 'legacy'].map((flavor) => listings(host, flavor as 'nft'));
-  for (const flavor of ['nft', 'legacy'] as const) {
-    const rig = new IptablesRig({ exec: host.exec, prefix: 'MINE' }, flavor);
-    await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'nodePort 30000')]);
-    await rig.portal.close();
-  }
-  t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/);
-  await host.clean();
-  t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/, 'not those');
-  for (const time of ['first', 'second']) {
-    t.match(await host.clean({ portalChainPrefix: 'MINE' }), { code: 0, stderr: '' }, time);
-    for (const [index, flavor] of (['nft', 'legacy'] as const).entries()) {
-      t.notMatch(listings(host, flavor), /MINE|KPNG/);
-      t.notMatch(before[index], /MINE/);
-    }
-  }
-});
-
 function listings({ iptables }: Host, flavor: 'nft' | 'legacy'): string {
   return ([4, 6] as const).map((family) => iptables.listing(family, flavor)).join('');
 }
@@ -147,73 +173,41 @@ t.test('refuses invalid names', async (t) => {
   t.match(stderr, /"a b" cannot be the name of a network interface.*\(KPNG_USAGE\)/);
 });
 
-const TABLE = `table inet kpng-userspace {
-	map services4 {
-		type ipv4_addr . inet_proto . inet_service : inet_service
-		elements = { 10.0.0.1 . tcp . 80 : 40001,
-			     10.0.0.53 . udp . 53 : 40002 }
-	}
-	set allowed4 {
-		elements = { 10.0.0.99 . udp . 99 . 10.0.0.0/8 }
-	}
-	map node-ports6 {
-		elements = { udp . 30053 : 40003 }
-	}
-	map services6 {
-		elements = { fd00::53 . udp . 53 : 40004 }
-	}
-}
-`;
-
-/** A kernel that remembers a few UDP flows, and what was forgotten of them. */
-function withFlows(conntrack: (args: string) => Reaction) {
-  const removed: string[] = [];
-  const fake = new FakeExec(({ file, args }) => {
-    const line = args.join(' ');
-    if (file === 'nft') return line.startsWith('list') ? { stdout: TABLE } : {};
-    if (file === 'ip') return { stdout: '[]' };
-    if (line.startsWith('-D')) removed.push(line);
-    return conntrack(line);
-  });
-  return { exec: fake.exec, removed };
-}
-
-t.test('removes the UDP flows that the rules have redirected to proxy ports', async (t) => {
-  const flow = (to: string, port: number, from: string, answers: number) =>
-    `udp 17 29 src=192.0.2.9 dst=${to} sport=4000 dport=${port} src=${from} dst=192.0.2.9 sport=${answers} dport=4000\n`;
-  const { exec, removed } = withFlows((line) => {
-    if (line.startsWith('-L -f ipv4')) {
-      const other = flow('10.0.0.99', 99, '192.0.2.5', 41_000);
-      return { stdout: flow('10.0.0.53', 53, '192.0.2.5', 40_002) + other };
-    }
-    if (line.startsWith('-L -f ipv6')) {
-      return {
-        stdout: flow('fd00::53', 53, 'fd00::5', 40_004) + flow('::1', 30_053, '::1', 40_003),
-      };
-    }
-    return {};
-  });
-  t.match(await clean(exec, NAMES), { code: 0, stderr: '' });
-  t.same(
-    removed
-      .map((line) => line.replace(/.*--orig-port-dst (\d+) --orig-dst (\S+).*/, '$2 $1'))
-      .sort(),
-    ['10.0.0.53 53', '::1 30053', 'fd00::53 53'],
-  );
-});
-
-t.test('without conntrack, removes the rest and reports what is left', async (t) => {
-  const { exec } = withFlows(() => ({ fails: 'missing' }));
-  const { code, stdout, stderr } = await clean(exec, NAMES);
-  t.equal(code, 0);
-  t.match(stdout, /no nftables table inet kpng-userspace any more/);
-  t.match(stderr, /no conntrack on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)/);
+t.test('removes the UDP flows that the rules have redirected, or reports them', async (t) => {
+  const redirected = ['10.0.0.53 53', '::1 30053', 'fd00::53 53'];
+  const flows = [...redirected, '10.0.0.99 99']
+    .map((place) => place.split(' '))
+    .map(
+      ([to, port]) => `dst=${to} sport=4 dport=${port} src=${to} dst=1.1.1.1 sport=40001 dport=4\n`,
+    );
+  for (const isThere of [true, false]) {
+    const rig = new NftablesRig();
+    t.teardown(() => rig.portal.close());
+    const places = [
+      'clusterIP 10.0.0.53:53/UDP',
+      'clusterIP fd00::53:53/UDP',
+      'nodePort 30053/UDP',
+    ];
+    await rig.sync([wants('d/dns', ...places, 'clusterIP 10.0.0.99:99')]);
+    const host = new Host(rig.nft);
+    const removed = new Set<string>();
+    host.conntrack = ({ args }) => {
+      if (!isThere) return { fails: 'missing' };
+      const [, port, address] = /--orig-port-dst (\d+) --orig-dst (\S+)/.exec(args.join(' ')) ?? [];
+      if (args[0] === '-D') removed.add(`${address} ${port}`);
+      const listed = flows.filter((each) => each.includes('::') === args.includes('ipv6'));
+      return { stdout: listed.join('') };
+    };
+    const { code, stdout, stderr } = await host.clean();
+    t.equal(code, 0);
+    t.match(stdout, /no nftables table inet kpng-userspace any more/);
+    t.same([...removed].sort(), isThere ? redirected : []);
+    t.match(stderr, isThere ? /^$/ : /no conntrack on the PATH.*\(KPNG_PORTAL_TOOL_MISSING\)/);
+  }
 });
 
 t.test('on Windows, removes only what the interface’s ledger lists', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'kpng-cleanup-'));
-  t.teardown(() => rm(folder, { recursive: true }));
-  const env = { ProgramData: folder, INTERFACE_TO_ADD_SERVICE_IP: 'Ethernet' };
+  const env = { ProgramData: shortDir(t), INTERFACE_TO_ADD_SERVICE_IP: 'Ethernet' };
   const netsh = new FakeNetsh();
   for (const address of ['10.96.0.1', '10.96.0.2']) {
     netsh.on('Ethernet').push({ address, prefix: 32, skipAsSource: true });
@@ -224,4 +218,76 @@ t.test('on Windows, removes only what the interface’s ledger lists', async (t)
   t.equal(code, 0);
   t.match(stdout, /no service addresses of ours on the interface Ethernet any more/);
   t.same(netsh.addresses('Ethernet'), ['10.96.0.2/32', '192.0.2.5/24']);
+});
+
+t.test('removes what a previous process left with another portal', async (t) => {
+  const cases: [Current, string][] = [
+    [{ kind: 'nftables' }, 'kpng-userspace'],
+    [{ kind: 'iptables', flavor: 'nft' }, 'nft'],
+    [{ kind: 'iptables', flavor: 'legacy' }, 'legacy'],
+  ];
+  for (const [current, kept] of cases) {
+    const host = new Host();
+    await host.leaveRules();
+    t.same(host.there, ['kpng-userspace', 'nft', 'legacy']);
+    const lines = await host.cleanOthers(current);
+    t.same(host.there, [kept]);
+    t.equal(lines.length, 2);
+    t.match(lines, [{ level: 'info', msg: 'Removed stale rules of a previous process' }]);
+    t.same(await host.cleanOthers(current), [], 'once');
+  }
+});
+
+t.test('rules with other names stay', async (t) => {
+  const host = new Host();
+  await host.leaveRules();
+  const names = '--portal-table mine --portal-chain-prefix MINE';
+  t.same(await host.cleanOthers({ kind: 'nftables' }, names), []);
+  t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }, names), []);
+  t.equal(host.there.length, 3);
+});
+
+const onlyLinux = { skip: process.platform !== 'linux' && 'only on linux' };
+
+t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t) => {
+  const owner = 'abcdefabcdef';
+  const { address, port } = canaryAddress(owner, 4);
+  // Its canary, as if the rules redirected there.
+  const server = createServer((socket) => {
+    socket.on('error', () => undefined).end('kpng-userspace 4711\n');
+  });
+  server.listen(port, address);
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const host = new Host();
+  await host.leaveRules(owner);
+  t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }), []);
+  const legacy = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
+  t.strictSame(host.others, [
+    { what: 'the nftables table inet kpng-userspace', pids: [4711] },
+    legacy,
+  ]);
+  t.same(await host.cleanOthers({ kind: 'nftables' }), []);
+  t.strictSame(host.others, [{ ...legacy, what: 'the chains KUBE-* of iptables-nft' }, legacy]);
+  t.equal(host.there.length, 3);
+  server.close();
+  await once(server, 'close');
+  await host.cleanOthers({ kind: 'nftables' });
+  t.strictSame(host.others, []);
+  t.same(host.there, ['kpng-userspace'], 'once it has ended, they go');
+});
+
+t.test('failed removals are reported, missing programs are not', async (t) => {
+  const host = new Host();
+  await host.leaveRules();
+  host.iptables.broken = exits('Permission denied (you must be root)\n', 4);
+  const lines = await host.cleanOthers({ kind: 'nftables' });
+  t.match(lines, [
+    { level: 'warn', what: /iptables-nft/, code: 'KPNG_PORTAL_PERMISSION' },
+    { level: 'warn', what: /iptables-legacy/ },
+  ]);
+  host.nft.broken = { fails: 'missing' };
+  for (const name of ['iptables', 'iptables-nft', 'iptables-legacy'])
+    host.iptables.missing.add(name);
+  t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }), []);
 });

@@ -1,14 +1,97 @@
-/** The executables, in a package of their own: which program they start, and with what. */
+import { NAMES } from '../../tools/sea/names.ts';
+import { type Cli, runHere, startCli, stateFile } from '../support/cli.ts';
+import { startKpngServer } from '../support/kpng-server.ts';
+import { reset, service, setService, sync } from '../support/messages.ts';
+import { shortDir } from '../support/short-dir.ts';
+import type { Teardown } from '../support/sockets.ts';
+import { echoServer, tcpClient } from '../support/tcp-peers.ts';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
-import { startCli, stateFile, type Cli } from '../support/cli.ts';
-import type { Teardown } from '../support/sockets.ts';
-import { echoServer, tcpClient } from '../support/tcp-peers.ts';
+import type { Test } from 'tap';
+
+t.test('a wrong command line: 2, one clear line, and where to learn more', async (t) => {
+  const { code, stdout, stderr } = await runHere('local', 'to-json', '--api', 'nonsense');
+  t.equal(code, 2);
+  t.equal(stdout, '');
+  t.equal(
+    stderr,
+    'kpng-userspace: --api "nonsense": the port is missing: expected host:port (KPNG_USAGE)\n' +
+      'To learn more: kpng-userspace help local to-json\n',
+  );
+});
+
+t.test('no command line at all: 2, and the whole help on standard error', async (t) => {
+  const { code, stdout, stderr } = await runHere();
+  t.equal(code, 2);
+  t.equal(stdout, '');
+  t.match(stderr, /^kpng-userspace: a userspace.*\nUsage:\n/s);
+  t.match(stderr, /\n\nkpng-userspace: no source was named \(KPNG_USAGE\)\n$/);
+});
+
+t.test('TERM ends it with 0; standard error has JSON only', async (t) => {
+  const path = join(shortDir(t), 'state.yaml');
+  writeFileSync(path, 'services: []\n');
+  const line = ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'];
+  const cli = startCli(t, line);
+  await cli.line('The first complete state is in place');
+  cli.kill('SIGTERM');
+  t.match(await cli.exited, { code: 0, stdout: '' });
+  const ignored = 'Flags of kube-proxy or klog have no effect';
+  t.match(
+    cli.log.filter(({ msg }) => msg === ignored),
+    [{ flags: '--logtostderr --vmodule' }],
+  );
+  t.same(
+    cli.log.map(({ msg }) => msg),
+    [
+      ignored,
+      'Starting',
+      'Loaded the state file',
+      'The first complete state is in place',
+      'Stopping',
+      'Stopped',
+    ],
+  );
+  t.same(cli.otherLines, []);
+});
+
+/** Follows a server that has sent a first state, without having been asked for a second. */
+async function follow(t: Test, flags: string[], labels: Record<string, string> = {}) {
+  const server = await startKpngServer();
+  t.teardown(() => server.stop());
+  const cli = startCli(t, ['local', `--api=127.0.0.1:${server.port}`, 'to-json', ...flags]);
+  const stream = await server.answer(reset, setService(service('demo/a', { labels })), sync);
+  return { cli, stream };
+}
+
+t.test('a reader that goes away ends to-json with 0', async (t) => {
+  const { cli, stream } = await follow(t, ['-v=1']);
+  await stream.request();
+  cli.child.stdout?.destroy();
+  stream.send(setService(service('demo/b')), sync);
+  t.equal((await cli.exited).code, 0);
+  t.ok(cli.log.some(({ msg }) => msg === 'Standard output closed by its reader; stopping'));
+});
+
+t.test('a stuck reader cannot keep the program alive beyond the drain timeout', async (t) => {
+  const flags = ['--drain-timeout=100ms', '-v=2'];
+  const { cli } = await follow(t, flags, { filler: 'x'.repeat(3_000_000) });
+  cli.child.stdout?.pause();
+  await cli.line('Received a complete state', { services: 1 });
+  // The pipe is full for good: the next request never comes.
+  cli.kill('SIGTERM');
+  await cli.line('Drain timeout reached; closing the remaining connections', {
+    drainTimeout: '100ms',
+  });
+  cli.child.stdout?.resume();
+  t.equal((await cli.exited).code, 0);
+});
+
+/** The executables, in a package of their own: which program they start, and with what. */
 
 const root = join(import.meta.dirname, '..', '..');
 
@@ -21,8 +104,7 @@ const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as
 
 /** A package with the real launchers and programs that only say where they are. */
 function packageWith(...programs: ('src/cli/program.ts' | 'dist/cli/program.js')[]): string {
-  const directory = mkdtempSync(join(tmpdir(), 'kpng-bin-'));
-  t.teardown(() => rmSync(directory, { recursive: true }));
+  const directory = shortDir(t);
   cpSync(join(root, 'bin'), join(directory, 'bin'), { recursive: true });
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}');
   for (const program of programs) {
@@ -46,46 +128,30 @@ function start(file: string, args: readonly string[], nodeArgs: readonly string[
   });
 }
 
-t.test(
-  'each executable of package.json is there and starts the program with its words',
-  async (t) => {
-    const directory = packageWith('src/cli/program.ts');
-    const words: Record<string, string[]> = {
-      kpng: [],
-      'kpng-userspace': [],
-      'kpng-callout': ['local', 'to-callout'],
-      'kpng-json': ['local', 'to-json'],
-      winuserspace: ['local', 'to-winuserspace'],
-    };
-    t.same(Object.keys(manifest.bin).sort(), Object.keys(words).sort());
-    for (const [name, path] of Object.entries(manifest.bin)) {
-      t.match(readFileSync(join(root, path), 'utf8'), /^#!\/usr\/bin\/env node\n/, name);
-      const { code, stdout } = await start(join(directory, path), ['-v=4', 'x']);
-      t.equal(
-        stdout,
-        `src/cli/program.ts ${JSON.stringify([...(words[name] ?? []), '-v=4', 'x'])}`,
-      );
-      t.equal(code, 7, 'and ends with its exit code');
-    }
-  },
-);
+t.test('each executable starts the program with the same words as the single file', async (t) => {
+  const directory = packageWith('src/cli/program.ts');
+  t.same(Object.keys(manifest.bin).sort(), Object.keys(NAMES).sort());
+  for (const [name, path] of Object.entries(manifest.bin)) {
+    t.match(readFileSync(join(root, path), 'utf8'), /^#!\/usr\/bin\/env node\n/, name);
+    const { code, stdout } = await start(join(directory, path), ['-v=4', 'x']);
+    t.equal(stdout, `src/cli/program.ts ${JSON.stringify([...(NAMES[name] ?? []), '-v=4', 'x'])}`);
+    t.equal(code, 7, 'and ends with its exit code');
+  }
+});
 
-t.test(
-  'a checkout runs its source, whatever was built; the package runs what was built',
-  async (t) => {
-    const checkout = packageWith('src/cli/program.ts', 'dist/cli/program.js');
-    const { stdout } = await start(join(checkout, 'bin', 'kpng.js'), []);
-    t.equal(stdout, 'src/cli/program.ts []');
-    const installed = packageWith('dist/cli/program.js');
-    t.match(await start(join(installed, 'bin', 'kpng.js'), []), {
-      stdout: 'dist/cli/program.js []',
-    });
-    t.notOk(
-      manifest.files.some((file) => /^(?:\.\/)?src/.test(file)),
-      'the package has no source',
-    );
-  },
-);
+t.test('a checkout runs its source, the package runs what was built', async (t) => {
+  const checkout = packageWith('src/cli/program.ts', 'dist/cli/program.js');
+  const { stdout } = await start(join(checkout, 'bin', 'kpng.js'), []);
+  t.equal(stdout, 'src/cli/program.ts []');
+  const installed = packageWith('dist/cli/program.js');
+  t.match(await start(join(installed, 'bin', 'kpng.js'), []), {
+    stdout: 'dist/cli/program.js []',
+  });
+  t.notOk(
+    manifest.files.some((file) => /^(?:\.\/)?src/.test(file)),
+    'the package has no source',
+  );
+});
 
 /** A flag of Node that makes it say it is this version. */
 function asNode(version: string): string {
@@ -168,36 +234,34 @@ const WAYS = [
   { name: 'the source', script: 'src/cli/main.ts', words: [] },
 ];
 
+const onlyLinux = { skip: process.platform === 'win32' && 'only on linux' };
+
 for (const { name, script, words } of WAYS) {
-  t.test(
-    `USR1 opens no debugger and does not affect traffic: ${name}`,
-    { skip: process.platform === 'win32' && 'only on linux' },
-    async (t) => {
-      const { input, port } = await echoState(t);
-      const args =
-        `file --input ${input} to-local to-userspace --portal address ` +
-        '--metrics-bind-address 0 --healthz-bind-address 0';
-      const cli = startWith(t, EARLY, [...words, ...args.split(' ')], join(ROOT, script));
-      await cli.line('The first complete state is in place');
-      const client = await tcpClient(t, port);
-      for (let round = 0; round < 20; round += 1) {
-        cli.kill('SIGUSR1');
-        client.write(`round ${round}`);
-        const [answer] = (await once(client, 'data')) as [Buffer];
-        t.equal(answer.toString(), `round ${round}`);
-      }
-      const opened = [...cli.otherLines.join('\n').matchAll(OPENED)].map(([, at]) => Number(at));
-      t.ok(opened[0], 'open before the script ran');
-      await t.rejects(
-        tcpClient(t, opened.at(-1) ?? 0),
-        { code: 'ECONNREFUSED' },
-        'and it was closed',
-      );
-      cli.kill('SIGTERM');
-      client.destroy();
-      t.equal((await cli.exited).code, 0, 'and it ends as asked');
-    },
-  );
+  t.test(`USR1 opens no debugger and does not affect traffic: ${name}`, onlyLinux, async (t) => {
+    const { input, port } = await echoState(t);
+    const args =
+      `file --input ${input} to-local to-userspace --portal address ` +
+      '--metrics-bind-address 0 --healthz-bind-address 0';
+    const cli = startWith(t, EARLY, [...words, ...args.split(' ')], join(ROOT, script));
+    await cli.line('The first complete state is in place');
+    const client = await tcpClient(t, port);
+    for (let round = 0; round < 20; round += 1) {
+      cli.kill('SIGUSR1');
+      client.write(`round ${round}`);
+      const [answer] = (await once(client, 'data')) as [Buffer];
+      t.equal(answer.toString(), `round ${round}`);
+    }
+    const opened = [...cli.otherLines.join('\n').matchAll(OPENED)].map(([, at]) => Number(at));
+    t.ok(opened[0], 'open before the script ran');
+    await t.rejects(
+      tcpClient(t, opened.at(-1) ?? 0),
+      { code: 'ECONNREFUSED' },
+      'and it was closed',
+    );
+    cli.kill('SIGTERM');
+    client.destroy();
+    t.equal((await cli.exited).code, 0, 'and it ends as asked');
+  });
 }
 
 t.test('a requested debugger stays', async (t) => {

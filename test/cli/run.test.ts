@@ -1,22 +1,36 @@
-/** What happens around a source and a sink while they run, with both made up. */
-import { EventEmitter, once } from 'node:events';
-import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
-import t, { type Test } from 'tap';
-import type { ProxySubject } from '../../src/admin/subject.ts';
-import { Service, type Endpoint } from '../../src/api/generated/localv1/api.ts';
-import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
-import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
-import { pickValues } from '../../src/cli/flags/table.ts';
-import { localPolicyCounter } from '../../src/cli/prepare.ts';
-import { run } from '../../src/cli/run.ts';
-import { KpngError } from '../../src/errors.ts';
-import { newCounters } from '../../src/proxysocket/counters.ts';
-import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 import { captureLog } from '../support/captured-log.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { tableRows } from '../support/markdown.ts';
+import { endpoint, entry, TestView } from '../support/messages.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { tcpClient } from '../support/tcp-peers.ts';
 import { until } from '../support/until.ts';
+import { EventEmitter, once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import t from 'tap';
+import type { Test } from 'tap';
+import type { ProxySubject } from '../../src/admin/subject.ts';
+import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
+import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
+import { effectiveSettings, pickValues } from '../../src/cli/flags/table.ts';
+import {
+  CONSOLE_CLOSED_MS,
+  drain,
+  type HangUp,
+  meaningOfHangUp,
+  type remainingOf,
+  setOomScore,
+  type StopReason,
+  watchProcess,
+} from '../../src/cli/lifecycle.ts';
+import { localPolicyCounter, run } from '../../src/cli/run.ts';
+import { KpngError } from '../../src/errors.ts';
+import { newCounters } from '../../src/proxysocket/counters.ts';
+import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
+
+/** What happens around a source and a sink while they run, with both made up. */
 
 const NOTHING: LocalChange = {
   view: { size: 0, get: () => undefined, entries: () => [] },
@@ -62,17 +76,23 @@ async function setup(t: Test, options: Setup = {}) {
   const healthzBindAddress = { host: '127.0.0.1', port: 0 };
   const defaults = pickValues(GLOBAL_FLAGS, new Map());
   const globals = { ...defaults, healthzBindAddress, adminSocket: '' };
+  const given = { value: undefined, origin: { kind: 'flag', written: '' } } as const;
   const ended = run({
     source,
     sink,
     globals: { ...globals, ...options.globals },
-    given: new Set(['healthz-bind-address', 'admin-socket']),
     log: captured.log,
     process,
     stdout: new PassThrough(),
-    hangUp: 'console-closed',
+    hangUp: { withinMs: CONSOLE_CLOSED_MS },
     command: [],
-    settings: [],
+    settings: effectiveSettings(
+      GLOBAL_FLAGS,
+      new Map([
+        ['healthz-bind-address', given],
+        ['admin-socket', given],
+      ]),
+    ),
   });
   t.teardown(() => process.emit('SIGTERM', 'SIGTERM'));
   const told = (msg: string): Promise<void> => until(() => captured.messages().includes(msg));
@@ -125,14 +145,14 @@ t.test('a failure ends it with 1, a wrong configuration with 2', async (t) => {
 
 t.test('a stop fits into the time that Windows leaves a closed console', async (t) => {
   const counters = { ...newCounters(), active: 2 };
-  const open = { name: 'ns/a', protocol: 'TCP', listeners: [], endpoints: 1, counters } as const;
-  const proxy = { engine: { snapshot: () => [open] } } as unknown as ProxySubject;
+  const all = ['TCP', 'UDP', 'TCP'].map((protocol) => ({ protocol, counters }));
+  const proxy = { engine: { snapshot: () => all } } as unknown as ProxySubject;
   const globals = { drainDelay: 3_600_000, drainTimeout: 3_600_000 };
   const { process, lines, told, ended } = await setup(t, { sink: { proxy }, globals });
   await told('The first complete state is in place');
   process.emit('SIGHUP', 'SIGHUP');
   t.equal(await ended, 0);
-  const left = { msg: 'Waiting for connections to end', connections: 2, cutIn: '4s' };
+  const left = { msg: 'Waiting for connections to end', connections: 4, sessions: 2, cutIn: '4s' };
   t.match(lines().slice(-3), [{ msg: 'Stopping', signal: 'SIGHUP' }, left, { msg: 'Stopped' }]);
 });
 
@@ -175,43 +195,151 @@ t.test('a client that had connected is answered after another process took over'
   await told('Stopped');
   client.setEncoding('utf8').write('GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n');
   t.match(await once(client, 'data'), ['HTTP/1.1 200 OK']);
+  await told('Serving the admin API beside the new process');
   t.equal(await ended, 0);
 });
 
-type Policy = Partial<Pick<Service, 'internalTrafficToLocal' | 'externalTrafficToLocal'>>;
-
-/** `all`: each service's policy, and what its endpoints may be used for: i, e or both. */
-function change(all: Record<string, [Policy, ...string[]]>, ...changed: string[]): LocalChange {
-  const entries = new Map(
-    Object.entries(all).map(([key, [policy, ...uses]]) => {
-      const endpoints = uses.map((each, n): [string, Endpoint] => {
-        const scopes = { internal: each.includes('i'), external: each.includes('e') };
-        return [String(n), { scopes } as Endpoint];
-      });
-      const service = Service.fromPartial({ name: key, ...policy });
-      return [key, { key, service, endpoints: new Map(endpoints) }];
-    }),
+t.test('services whose policy leaves no endpoint are counted as they change', async (t) => {
+  const [internal, external] = [{ internalTrafficToLocal: true }, { externalTrafficToLocal: true }];
+  const only = (scopes: object) => ({ e: endpoint('10.0.0.1', { scopes }) });
+  const view = new TestView();
+  const count = localPolicyCounter();
+  const first = view.set(
+    entry('d/a', internal, only({ external: true })),
+    entry('d/b', external),
+    entry('d/c', {}),
+    entry('d/d', { ...internal, ...external }, only({ internal: true })),
   );
-  const get = (key: string) => entries.get(key);
-  return {
-    view: { size: entries.size, get, entries: () => entries.values() },
-    changed: new Set(changed),
+  t.same(count(first), { internal: 1, external: 2 });
+  const usable = {
+    ...only({ external: true }),
+    f: endpoint('10.0.0.2', { scopes: { internal: true } }),
   };
+  t.same(count(view.set(entry('d/a', internal, usable))), { internal: 0, external: 2 });
+  t.same(count(view.remove('d/b')), { internal: 0, external: 1 });
+  t.same(count(view.again()), { internal: 0, external: 1 });
+});
+
+async function watched(hangUp?: HangUp) {
+  const process = Object.assign(new EventEmitter(), {
+    exits: [] as number[],
+    exit(code: number) {
+      this.exits.push(code);
+    },
+  });
+  const stops: StopReason[] = [];
+  const { log, lines } = await captureLog();
+  watchProcess({ process, log, hangUp, onStop: (reason) => stops.push(reason) });
+  return { process, stops, lines };
 }
 
-t.test('services whose policy leaves no endpoint are counted as they change', async (t) => {
-  const internal = { internalTrafficToLocal: true };
-  const external = { externalTrafficToLocal: true };
-  const count = localPolicyCounter();
-  const b: [Policy] = [external];
-  const rest: Record<string, [Policy, ...string[]]> = {
-    c: [{}],
-    d: [{ ...internal, ...external }, 'i'],
-  };
-  const first = change({ a: [internal, 'e'], b, ...rest }, 'a', 'b', 'c', 'd');
-  t.same(count(first), { internal: 1, external: 2 });
-  const a: [Policy, ...string[]] = [internal, 'e', 'ie'];
-  t.same(count(change({ a, b, ...rest }, 'a')), { internal: 0, external: 2 });
-  t.same(count(change({ a, ...rest }, 'b')), { internal: 0, external: 1 }, 'b is gone');
-  t.same(count(change({ a, ...rest })), { internal: 0, external: 1 });
+t.test('the first signal stops gracefully, the second at once', async (t) => {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
+    const { process, stops, lines } = await watched();
+    process.emit(signal, signal);
+    t.same([stops, process.exits], [[{ logFields: { signal } }], []], signal);
+    process.emit('SIGINT', 'SIGINT');
+    t.same([stops.length, process.exits], [1, [1]]);
+    t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal: 'SIGINT' }]);
+  }
+});
+
+t.test('HUP ends the program where it means so, before Windows does, or reads again', async (t) => {
+  const logFields = { signal: 'SIGHUP' };
+  const withinMs = CONSOLE_CLOSED_MS;
+  t.ok(withinMs < 5000, 'Windows waits for five seconds');
+  for (const [platform, atTerminal, stopped] of [
+    ['win32', false, { logFields, withinMs }],
+    ['win32', true, { logFields, withinMs }],
+    ['linux', true, { logFields }],
+    ['linux', false, undefined],
+  ] as const) {
+    const { process, stops, lines } = await watched(meaningOfHangUp(platform, atTerminal));
+    process.emit('SIGHUP', 'SIGHUP');
+    t.same([stops, process.exits], [stopped === undefined ? [] : [stopped], []]);
+    t.match(lines(), stopped === undefined ? [{ level: 'info', msg: /SIGHUP ignored/ }] : []);
+  }
+});
+
+t.test('docs/reference/command-line.md has every signal', async (t) => {
+  const { process } = await watched();
+  const page = join(import.meta.dirname, '../../docs/reference/command-line.md');
+  const documented = tableRows(readFileSync(page, 'utf8'), 'Signals').map(([name]) => name);
+  const handled = process
+    .eventNames()
+    .map(String)
+    .filter((name) => name.startsWith('SIG'));
+  t.ok(handled.length >= 5);
+  for (const name of [...handled, 'SIGUSR1', 'SIGPIPE', 'SIGKILL', 'SIGUSR2']) {
+    t.match(documented.join(), new RegExp(`\\b${name.slice(3)}\\b`));
+  }
+});
+
+t.test('an uncaught error is logged with its stack and ends the program with code 1', async (t) => {
+  for (const event of ['uncaughtException', 'unhandledRejection']) {
+    const { process, lines } = await watched();
+    process.emit(event, Object.assign(new Error('a mistake'), { code: 'KPNG_X' }));
+    t.same(process.exits, [1], event);
+    t.match(lines(), [{ level: 'error', err: 'a mistake', code: 'KPNG_X', stack: /run\.test/ }]);
+  }
+  const { process, lines } = await watched();
+  process.emit('unhandledRejection', 'just text');
+  t.match(lines(), [{ level: 'error', err: 'just text' }]);
+});
+
+async function draining(timeoutMs: number, remaining?: () => ReturnType<typeof remainingOf>) {
+  const clock = new FakeClock();
+  const { log, lines } = await captureLog();
+  const work = Promise.withResolvers<void>();
+  const outcome = drain(work.promise, { log, clock, timeoutMs, remaining });
+  return { clock, lines, work, outcome };
+}
+
+t.test('a drain is reported at its start, repeatedly, and at its limit', async (t) => {
+  let connections = 3;
+  const { clock, lines, outcome } = await draining(10_000, () => {
+    connections -= 1;
+    return { connections: Math.max(0, connections), sessions: 0 };
+  });
+  for (let second = 0; second < 10; second += 1) clock.advance(1000);
+  await outcome;
+  t.match(lines(), [
+    { msg: 'Waiting for connections to end', connections: 2, sessions: 0, cutIn: '10s' },
+    { connections: 1, cutIn: '8s' },
+    { level: 'warn', msg: /^Drain timeout reached/, drainTimeout: '10s', connections: 0 },
+  ]);
+  t.equal(lines().length, 3, 'no line when nothing is left');
+  // Twice a minute at least, once a second at most.
+  for (const [timeoutMs, passed, reports] of [
+    [3_600_000, 30_000, 2],
+    [1500, 999, 1],
+  ] as const) {
+    const each = await draining(timeoutMs, () => ({ connections: 1, sessions: 0 }));
+    each.clock.advance(passed);
+    t.equal(each.lines().length, reports);
+    each.work.resolve();
+    await each.outcome;
+    t.equal(each.clock.pending, 0, 'nothing is reported after the end');
+  }
+  const failing = await draining(1000);
+  failing.work.reject(new Error('no'));
+  await t.rejects(failing.outcome, { message: 'no' });
+  t.equal(failing.clock.pending, 0);
+});
+
+const onlyLinux = { skip: process.platform !== 'linux' && 'only on linux' };
+
+t.test('the OOM score is that of the flag, or a warning', onlyLinux, async (t) => {
+  const { log, lines } = await captureLog();
+  const score = (): number => Number(readFileSync('/proc/self/oom_score_adj', 'utf8'));
+  const before = score();
+  await setOomScore(undefined, log);
+  t.equal(score(), before);
+  // Raising it needs no privilege; it stays so for this test's process only.
+  const higher = Math.min(before + 1, 1000);
+  await setOomScore(higher, log);
+  t.equal(score(), higher);
+  t.same(lines(), []);
+  await setOomScore(1001, log);
+  t.match(lines(), [{ level: 'warn', oomScoreAdj: 1001, code: 'EINVAL' }]);
 });

@@ -114,11 +114,6 @@ t.test('one line, with where, why and what to do', async (t) => {
   await Promise.all(CASES.map(check));
 });
 
-t.test('a new reason is logged, and every attempt with -v=2', async (t) => {
-  const { lines } = await linesOf(t, tlsServer(), (at) => `-v=2 local --api ${at}`);
-  t.ok(lines.length >= ATTEMPTS - 1);
-});
-
 t.test('a server whose own certificate has expired says so, and serves', async (t) => {
   const input = join(t.testdir({ 'state.yaml': 'services: []\n' }), 'state.yaml');
   const tls = (what: string) => `--${what}-tls-crt ${expired.crt} --${what}-tls-key ${expired.key}`;

@@ -1,13 +1,8 @@
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
-import { removeStaleRules, type Current } from '../../src/cli/sinks/stale-rules.ts';
-import { watchSettings } from '../../src/cli/sinks/transparent-choice.ts';
+import { watchSettings } from '../../src/cli/sinks/rule-portals.ts';
 import { createKeeper, createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { Exec } from '../../src/portal/exec.ts';
-import { canaryAddress } from '../../src/portal/rules/canary.ts';
-import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -16,17 +11,21 @@ import { FakeIp } from '../support/fake-ip.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeNetsh } from '../support/fake-netsh.ts';
 import { FakeNft } from '../support/fake-nft.ts';
-import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
 
 /** Makes the portal of a command line, on an nft and an iptables that are made up. */
 async function make(flags: string, nft = new FakeNft(), iptables = new FakeIptables()) {
   const { log, lines } = await captureLog();
-  const exec: Exec = (command) =>
-    /^ip6?tables/.test(command.file) ? iptables.exec(command) : nft.exec(command);
+  const ip = new FakeIp();
+  const exec: Exec = (command) => {
+    if (command.file === 'ip') return ip.exec(command);
+    return (command.file.includes('tables') ? iptables : nft).exec(command);
+  };
   const portal = await createPortal(userspaceOptions(flags), log, { exec });
-  return { portal, lines: lines(), nft, iptables };
+  return { portal, lines: lines(), nft, iptables, ip };
 }
+
+const WEB = [wants('a/a', 'clusterIP 10.0.0.1:80')];
 
 function broken(reaction: Reaction): FakeNft {
   const nft = new FakeNft();
@@ -142,19 +141,16 @@ t.test('an explicit iptables that does not work yet is retried', async (t) => {
   for (const family of [4, 6] as const) t.match(iptables.listing(family), /:KUBE-PORTALS-HOST - /);
 });
 
-t.test(
-  'a loopback address cannot be redirected to: auto takes address, others refuse',
-  async (t) => {
-    const { portal, lines } = await make('--bind-address 127.0.0.1');
-    t.equal(portal.kind, 'address');
-    t.match(lines, [{ code: 'KPNG_USAGE', reason: /loopback/ }]);
-    for (const kind of ['nftables', 'iptables']) {
-      await t.rejects(make(`--portal ${kind} --bind-address 127.0.0.1`), { code: 'KPNG_USAGE' });
-    }
-  },
-);
+t.test('a loopback address: auto takes address, others refuse', async (t) => {
+  const { portal, lines } = await make('--bind-address 127.0.0.1');
+  t.equal(portal.kind, 'address');
+  t.match(lines, [{ code: 'KPNG_USAGE', reason: /loopback/ }]);
+  for (const kind of ['nftables', 'iptables']) {
+    await t.rejects(make(`--portal ${kind} --bind-address 127.0.0.1`), { code: 'KPNG_USAGE' });
+  }
+});
 
-t.test('the table has the name that was given, and goes only with --cleanup-on-exit', async (t) => {
+t.test('rules have the names that were given, and go only with --cleanup-on-exit', async (t) => {
   for (const [flag, left] of [
     ['', ['mine']],
     ['--cleanup-on-exit', []],
@@ -164,128 +160,28 @@ t.test('the table has the name that was given, and goes only with --cleanup-on-e
     t.same([...nft.tables.keys()], ['mine']);
     await portal.close();
     t.same([...nft.tables.keys()], left, flag);
-    await portal.close();
   }
-});
-
-t.test('--cleanup-on-exit reports when the table cannot be removed', async (t) => {
   const { portal, nft } = await make('--portal nftables --cleanup-on-exit');
   await portal.commit(new Map());
   nft.broken = exits('Error: Operation not permitted\n');
   await t.rejects(portal.close(), { code: 'KPNG_PORTAL_PERMISSION', message: /removing/ });
 });
 
-const WEB = [wants('a/a', 'clusterIP 10.0.0.1:80')];
-
-/** A host on which processes that have ended have left rules of every kind. */
-class Host {
-  readonly nft = new FakeNft();
-  readonly iptables = new FakeIptables();
-  readonly exec: Exec = (command) =>
-    /^ip6?tables/.test(command.file) ? this.iptables.exec(command) : this.nft.exec(command);
-
-  /** What the last cleaning has found in use. */
-  rivals: readonly OtherWriter[] = [];
-
-  async leave(owner?: string): Promise<void> {
-    const options = { exec: this.exec, ...(owner !== undefined && { owner }) };
-    for (const rig of [
-      new NftablesRig(options),
-      new IptablesRig(options, 'nft'),
-      new IptablesRig(options, 'legacy'),
-    ]) {
-      await rig.sync(WEB);
-      await rig.portal.close();
-    }
-  }
-
-  /** What rules there are. */
-  get there(): string[] {
-    const found = [...this.nft.tables.keys()];
-    for (const flavor of ['nft', 'legacy'] as const) {
-      const text = this.iptables.listing(4, flavor) + this.iptables.listing(6, flavor);
-      if (text.includes('KUBE-')) found.push(flavor);
-    }
-    return found;
-  }
-
-  async clean(current: Current, flags = '') {
-    const { log, lines } = await captureLog();
-    this.rivals = await removeStaleRules(current, userspaceOptions(flags), log, this.exec);
-    return lines();
-  }
-}
-
-t.test('removes what a previous process left with another portal', async (t) => {
-  const cases: [Current, string][] = [
-    [{ kind: 'nftables' }, 'kpng-userspace'],
-    [{ kind: 'iptables', flavor: 'nft' }, 'nft'],
-    [{ kind: 'iptables', flavor: 'legacy' }, 'legacy'],
-  ];
-  for (const [current, kept] of cases) {
-    const host = new Host();
-    await host.leave();
-    t.same(host.there, ['kpng-userspace', 'nft', 'legacy']);
-    const lines = await host.clean(current);
-    t.same(host.there, [kept]);
-    t.equal(lines.length, 2);
-    t.match(lines, [{ level: 'info', msg: 'Removed stale rules of a previous process' }]);
-    t.same(await host.clean(current), [], 'once');
-  }
-});
-
-t.test('rules with other names stay', async (t) => {
-  const host = new Host();
-  await host.leave();
-  const names = '--portal-table mine --portal-chain-prefix MINE';
-  t.same(await host.clean({ kind: 'nftables' }, names), []);
-  t.same(await host.clean({ kind: 'iptables', flavor: 'nft' }, names), []);
-  t.equal(host.there.length, 3);
-});
-
 const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 
-t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t) => {
-  const owner = 'abcdefabcdef';
-  const { address, port } = canaryAddress(owner, 4);
-  // Its canary, as if the rules redirected there.
-  const server = createServer((socket) => {
-    socket.on('error', () => undefined).end('kpng-userspace 4711\n');
-  });
-  server.listen(port, address);
-  await once(server, 'listening');
-  t.teardown(() => server.close());
-  const host = new Host();
-  await host.leave(owner);
-  t.same(await host.clean({ kind: 'iptables', flavor: 'nft' }), []);
-  const legacy = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
-  t.strictSame(host.rivals, [
-    { what: 'the nftables table inet kpng-userspace', pids: [4711] },
-    legacy,
-  ]);
-  t.same(await host.clean({ kind: 'nftables' }), []);
-  t.strictSame(host.rivals, [{ ...legacy, what: 'the chains KUBE-* of iptables-nft' }, legacy]);
-  t.equal(host.there.length, 3);
-  server.close();
-  await once(server, 'close');
-  await host.clean({ kind: 'nftables' });
-  t.strictSame(host.rivals, []);
-  t.same(host.there, ['kpng-userspace'], 'once it has ended, they go');
-});
-
-t.test('failed removals are reported, missing programs are not', async (t) => {
-  const host = new Host();
-  await host.leave();
-  host.iptables.broken = exits('Permission denied (you must be root)\n', 4);
-  const lines = await host.clean({ kind: 'nftables' });
-  t.match(lines, [
-    { level: 'warn', what: /iptables-nft/, code: 'KPNG_PORTAL_PERMISSION' },
-    { level: 'warn', what: /iptables-legacy/ },
-  ]);
-  host.nft.broken = { fails: 'missing' };
-  for (const name of ['iptables', 'iptables-nft', 'iptables-legacy'])
-    host.iptables.missing.add(name);
-  t.same(await host.clean({ kind: 'iptables', flavor: 'nft' }), []);
+t.test('so do the addresses that were added', onlyLinux, async (t) => {
+  for (const [flag, isLeft] of [
+    ['', true],
+    ['--cleanup-on-exit', false],
+  ] as const) {
+    const { portal, ip } = await make(`--portal-interface kpng0 ${flag}`);
+    portal.plan(WEB, []);
+    await portal.prepare?.();
+    await portal.commit(new Map());
+    t.same(ip.addresses('kpng0'), ['10.0.0.1/32']);
+    await portal.close();
+    t.equal(ip.links.has('kpng0'), isLeft, flag);
+  }
 });
 
 async function keeperOf(
@@ -300,51 +196,30 @@ async function keeperOf(
   return { keeper, lines: lines() };
 }
 
-t.test(
-  'addresses are added to the named interface; Windows chooses one, and says why',
-  async (t) => {
-    for (const [name, platform] of [
-      [undefined, 'linux'],
-      [undefined, 'darwin'],
-      ['', 'win32'],
-    ] as const) {
-      t.equal((await keeperOf(name, platform)).keeper, undefined, platform);
-    }
-    for (const [name, platform, message] of [
-      ['kpng0', 'darwin', /works on Linux and Windows only/],
-      ['a b', 'linux', /cannot be the name of a network interface/],
-      ['a"b', 'win32', /cannot be the name/],
-    ] as const) {
-      await t.rejects(keeperOf(name, platform), { code: 'KPNG_USAGE', message });
-    }
-    const variable = { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' };
-    for (const [name, env, line] of [
-      ['Ethernet 2', variable, { interface: 'Ethernet 2', reason: '--portal-interface names it' }],
-      [undefined, variable, { interface: 'eth0', reason: 'INTERFACE_TO_ADD_SERVICE_IP names it' }],
-      [undefined, {}, { interface: /./, reason: /./ }],
-    ] as const) {
-      const { keeper, lines } = await keeperOf(name, 'win32', env);
-      t.ok(keeper);
-      t.match(lines, [line]);
-    }
-  },
-);
-
-t.test('--cleanup-on-exit removes what was added', onlyLinux, async (t) => {
-  for (const [flag, left] of [
-    ['--cleanup-on-exit=false', true],
-    ['--cleanup-on-exit', false],
+t.test('addresses go to the named interface; Windows chooses one, and says why', async (t) => {
+  for (const [name, platform] of [
+    [undefined, 'linux'],
+    [undefined, 'darwin'],
+    ['', 'win32'],
   ] as const) {
-    const { log } = await captureLog();
-    const ip = new FakeIp();
-    const options = userspaceOptions(`--portal-interface kpng0 ${flag}`);
-    const portal = await createPortal(options, log, { exec: ip.exec });
-    portal.plan([wants('d/a', 'clusterIP 10.0.0.1:80')], []);
-    await portal.prepare?.();
-    await portal.commit(new Map());
-    t.same(ip.addresses('kpng0'), ['10.0.0.1/32']);
-    await portal.close();
-    t.equal(ip.links.has('kpng0'), left, flag);
+    t.equal((await keeperOf(name, platform)).keeper, undefined, platform);
+  }
+  for (const [name, platform, message] of [
+    ['kpng0', 'darwin', /works on Linux and Windows only/],
+    ['a b', 'linux', /cannot be the name of a network interface/],
+    ['a"b', 'win32', /cannot be the name/],
+  ] as const) {
+    await t.rejects(keeperOf(name, platform), { code: 'KPNG_USAGE', message });
+  }
+  const variable = { INTERFACE_TO_ADD_SERVICE_IP: 'eth0' };
+  for (const [name, env, line] of [
+    ['Ethernet 2', variable, { interface: 'Ethernet 2', reason: '--portal-interface names it' }],
+    [undefined, variable, { interface: 'eth0', reason: 'INTERFACE_TO_ADD_SERVICE_IP names it' }],
+    [undefined, {}, { interface: /./, reason: /./ }],
+  ] as const) {
+    const { keeper, lines } = await keeperOf(name, 'win32', env);
+    t.ok(keeper);
+    t.match(lines, [line]);
   }
 });
 

@@ -1,16 +1,18 @@
-/** The whole program at its main job: state file in, connections through, and everything that watches. */
+import { HAS_LINUX_ENGINE } from '../runner/check.ts';
+import { captureLog } from '../support/captured-log.ts';
+import { adminRig, Cli, stateFile } from '../support/cli.ts';
+import { type MetricsPage, parseMetrics } from '../support/metrics-page.ts';
+import { connectionEnd, echoServer, request, tcpClient } from '../support/tcp-peers.ts';
+import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
-import { join } from 'node:path';
-import t, { type Test } from 'tap';
-import { hasLinuxEngine } from '../runner/linux-engine.ts';
-import { adminRig, startCli, stateText, type Cli } from '../support/cli.ts';
-import { startKpngServer } from '../support/kpng-server.ts';
-import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
-import { parseMetrics, type MetricsPage } from '../support/metrics-page.ts';
-import { freePort } from '../support/sockets.ts';
-import { echoServer, namedServer, request } from '../support/tcp-peers.ts';
+import type { Socket } from 'node:net';
+import t from 'tap';
+import type { Test } from 'tap';
+import { adviseOnDescriptors } from '../../src/cli/sinks/userspace-runtime.ts';
+import { defaultReserve } from '../../src/proxysocket/core/descriptors.ts';
+
+/** The whole program at its main job: state file in, connections through, and everything that watches. */
 
 const SERVERS = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
 
@@ -36,26 +38,13 @@ t.test('a state file is proxied; log, metrics and health report it', async (t) =
 
   t.equal(await request(t, port, 'hello there'), 'hello there');
 
-  const relay = await cli.line('Creating proxy between remote and local addresses');
-  t.match(relay, {
-    v: 4,
-    servicePortName: 'default/echo:tcp',
-    endpoint: `127.0.0.1:${backend}`,
-    inLocalAddress: `127.0.0.1:${port}`,
-    outRemoteAddress: `127.0.0.1:${backend}`,
-  });
-  const client = relay['inRemoteAddress'];
-  const of = { servicePortName: 'default/echo:tcp' };
-  await cli.line('Accepted TCP connection from remote', { ...of, remoteAddress: client });
-  await cli.line('NextEndpoint for service', { ...of, address: client, endpoints: 1 });
-  await cli.line('Mapped service to endpoint', { ...of, endpoint: `127.0.0.1:${backend}` });
-  for (const direction of ['from backend', 'to backend']) {
-    await cli.line('Copying remote address bytes', { ...of, direction });
-    await cli.line('Copied remote address bytes', { ...of, direction, bytes: 11 });
-  }
+  const [of, endpoint] = [{ servicePortName: 'default/echo:tcp' }, `127.0.0.1:${backend}`];
+  const relay = { ...of, v: 4, endpoint, inLocalAddress: `127.0.0.1:${port}` };
+  await cli.line('Creating proxy between remote and local addresses', relay);
+  await cli.line('Copied remote address bytes', { ...of, direction: 'to backend', bytes: 11 });
 
   const metrics = await scrape(cli);
-  const engine = hasLinuxEngine(process.platform, process.version) ? 'linux' : 'node';
+  const engine = HAS_LINUX_ENGINE ? 'linux' : 'node';
   const labels = { namespace: 'default', service: 'echo', port: 'tcp', protocol: 'TCP' };
   t.equal(metrics.value('kpng_userspace_connections_total', labels), 1);
   t.equal(metrics.value('kpng_userspace_connections_active', labels), 0);
@@ -74,71 +63,6 @@ t.test('a state file is proxied; log, metrics and health report it', async (t) =
   t.equal((await cli.exited).code, 0);
 });
 
-t.test('health is 503 until the first complete state, and 200 when the source goes', async (t) => {
-  const server = await startKpngServer();
-  t.teardown(() => server.stop());
-  const port = await freePort();
-  const cli = startCli(t, [
-    ...`local --api 127.0.0.1:${server.port} to-userspace --portal address --error-delay 100ms`.split(
-      ' ',
-    ),
-    ...SERVERS,
-  ]);
-  const health = await url(cli, 'health');
-  const ask = async (path: string) => {
-    const response = await fetch(health + path);
-    return { status: response.status, body: (await response.json()) as object };
-  };
-  const stream = await server.stream();
-  await stream.request();
-  t.match(await ask('/healthz'), {
-    status: 503,
-    body: { lastUpdated: null, nodeEligible: true, failing: ['starting'] },
-  });
-  t.equal((await ask('/readyz')).status, 503);
-  t.equal((await ask('/livez')).status, 200);
-  t.equal((await fetch(`${await url(cli, 'metrics')}/metrics`)).status, 200, 'from the start');
-
-  const echo = service('demo/echo', {
-    ips: { clusterIPs: { v4: ['127.0.0.1'] } },
-    ports: [{ name: 'x', protocol: 1, port, targetPort: 1 }],
-  });
-  stream.send(reset, setService(echo));
-  stream.send(setEndpoint('demo/echo/e', endpoint('127.0.0.1')), sync);
-  await stream.request();
-  t.match(await ask('/healthz'), { status: 200, body: { nodeEligible: true } });
-
-  server.stop();
-  await cli.line('Source unreachable; serving last known state', { code: 'KPNG_SOURCE_LOST' });
-  t.match(await ask('/healthz'), {
-    status: 200,
-    body: { reasons: [{ code: 'source-unreachable', message: /KPNG_SOURCE_LOST/ }] },
-  });
-  t.equal((await scrape(cli)).value('kpng_userspace_source_connected'), 0);
-});
-
-t.test('TERM lets connections run on for the drain timeout, no longer', async (t) => {
-  const { cli, port } = await serving(t, ...SERVERS, '--drain-timeout=300ms');
-  const client = connect(port, '127.0.0.1');
-  client.on('error', () => {});
-  client.write('one');
-  t.equal(String((await once(client, 'data'))[0]), 'one');
-  const health = await url(cli, 'health');
-
-  cli.kill('SIGTERM');
-  await cli.line('Stopping', { signal: 'SIGTERM' });
-  t.equal((await fetch(`${health}/healthz`)).status, 503, 'no more traffic, please');
-  client.write('two');
-  t.equal(String((await once(client, 'data'))[0]), 'two', 'what is there runs on');
-  const cut = new Promise((resolve) => {
-    client.once('close', resolve);
-  });
-  await cli.line('Drain timeout reached; closing the remaining connections');
-  await cut;
-  t.match(await cli.exited, { code: 0 });
-  t.equal(cli.log.at(-1)?.msg, 'Stopped');
-});
-
 t.test('TERM: new connections are served for the drain delay, with health failing', async (t) => {
   const { cli, port } = await serving(t, ...SERVERS, '--drain-delay=1h');
   const health = await url(cli, 'health');
@@ -154,31 +78,68 @@ t.test('TERM: new connections are served for the drain delay, with health failin
   t.equal(cli.log.at(-1)?.msg, 'Second signal; exiting at once');
 });
 
+/** The whole program in a process that may open few files. */
+
+const ULIMIT_256 = ['/bin/sh', '-c', 'ulimit -n 256 && exec "$0" "$@"'];
+
+/** A TCP and a UDP service on loopback, proxied with 256 files at most. */
+async function start(t: Test, ...flags: string[]): Promise<{ cli: Cli; tcp: number; udp: number }> {
+  const [server, backend] = [await echoServer(t), await UdpBackend.start(t)];
+  const { path, ports } = await stateFile(t, [
+    { name: 'tcp', endpoints: [server.port] },
+    { name: 'udp', endpoints: [backend.spec.port], protocol: 'UDP' },
+  ]);
+  const line = `file -i ${path} to-local to-userspace --portal address --node-name n1`.split(' ');
+  const servers = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
+  const cli = new Cli(t, [...line, ...servers, ...flags], undefined, ULIMIT_256);
+  await cli.line('The first complete state is in place');
+  return { cli, tcp: ports['tcp'] ?? 0, udp: ports['udp'] ?? 0 };
+}
+
+/** Whether a connection is served; if so it stays open. */
+async function isServed(socket: Socket): Promise<boolean> {
+  const ended = once(socket, 'close').then(() => false);
+  socket.write('x');
+  return Promise.race([once(socket, 'data').then(() => true), ended]).catch(() => false);
+}
+
+const onlyLinux = { skip: process.platform === 'linux' ? false : 'only on linux' };
+
 t.test(
-  'names another program and its process',
-  { skip: process.platform !== 'linux' && 'only on linux' },
+  'with ulimit -n 256 clients are served, and TCP leaves a share to UDP',
+  onlyLinux,
   async (t) => {
-    const foreign = createServer().listen(0, '127.0.0.1');
-    await once(foreign, 'listening');
-    const { port } = foreign.address() as AddressInfo;
-    const { endpoint } = await namedServer(t, 'ours');
-    const text = stateText([{ name: 'echo', endpoints: [endpoint.port] }], { echo: port });
-    const path = join(t.testdir({ 'state.yaml': text }), 'state.yaml');
-    const line = `file --input ${path} to-local to-userspace --portal address`;
-    const cli = startCli(t, [...line.split(' '), ...SERVERS]);
-    const told = await cli.line('A part of the state cannot be proxied');
-    t.match(told, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePortName: 'default/echo:tcp' });
-    await cli.line('The first complete state is in place');
-    const response = await fetch(`${await url(cli, 'health')}/healthz`);
-    t.equal(response.status, 200);
-    t.match(await response.json(), {
-      reasons: [{ code: 'listeners-failed', count: 1 }, { code: 'services-down' }],
-    });
-    t.match(told['err'], `(process ${process.pid}) listens there; stop it`);
-    foreign.close();
-    const again = await cli.line('A part of the state can be proxied again');
-    t.match(again, { level: 'info', was: told['err'], servicePortName: 'default/echo:tcp' });
-    t.notOk(again['err'], 'which would look as if something failed');
-    t.equal(await request(t, port), 'ours');
+    const { cli, tcp, udp } = await start(t);
+    t.match(
+      cli.log.find(({ level }) => level === 'warn'),
+      { msg: /raise ulimit -n/, limit: 256, reserved: 64, left: 192 },
+    );
+    const regular = await UdpClient.open(t);
+    // Two listeners leave 190 descriptors; 24 of them are for UDP, and a connection takes two.
+    let served = 0;
+    for (;;) {
+      const socket = await tcpClient(t, tcp).catch(() => undefined);
+      if (socket === undefined || !(await isServed(socket))) break;
+      served += 1;
+    }
+    t.equal(served, 83);
+    t.equal(await connectionEnd(t, tcp), 'ECONNRESET');
+    await cli.line('Limit reached', { limit: 'reserved-descriptors', value: 166 });
+    for (let client = 0; client < 30; client += 1) {
+      const other = await UdpClient.open(t);
+      t.equal(await other.ask('hello', udp), 'hello');
+      t.equal(await regular.ask('still here', udp), 'still here');
+    }
   },
 );
+
+t.test('a low file limit is a warning, a reserve that leaves nothing an error', async (t) => {
+  const { log, lines } = await captureLog();
+  adviseOnDescriptors(log, 1024, defaultReserve(1024));
+  t.same(lines(), []);
+  adviseOnDescriptors(log, 256, defaultReserve(256));
+  adviseOnDescriptors(log, 256, 256);
+  adviseOnDescriptors(log, 100, 256);
+  const none = { level: 'error', left: 0, code: 'KPNG_LIMIT_REACHED' };
+  t.match(lines(), [{ level: 'warn', msg: /raise ulimit -n/, left: 192 }, none, none]);
+});

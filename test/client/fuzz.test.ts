@@ -1,11 +1,10 @@
 /** Bytes of a hostile kpng server, as far as they get: decoded, taken into a state, and passed on. */
 import * as fc from 'fast-check';
 import t from 'tap';
-import { decodeGlobalOp } from '../../src/api/global-ops.ts';
 import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import { OpItem, Protocol } from '../../src/api/generated/localv1/api.ts';
 import { itemJson } from '../../src/api/json.ts';
-import { decodeLocalOp } from '../../src/api/ops.ts';
+import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
 import { GlobalMirror } from '../../src/client/global-client.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { DEFAULT_STATE_LIMITS } from '../../src/store/change-set.ts';

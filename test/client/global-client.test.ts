@@ -34,11 +34,8 @@ function setEndpoint(key: string, source: string, hash: string, inPath?: string)
 }
 
 function setNode(name: string): OpItem {
-  return setBytes(
-    12,
-    `|${name}||`,
-    NodeInfo.encode(NodeInfo.fromPartial({ node: { name } })).finish(),
-  );
+  const info = NodeInfo.fromPartial({ node: { name } });
+  return setBytes(12, `|${name}||`, NodeInfo.encode(info).finish());
 }
 
 interface Options extends Partial<ConnectorOptions> {
@@ -130,21 +127,14 @@ t.test('an unusable entry is reported, and its previous value stays', async (t) 
 });
 
 t.test(
-  'V5 (kept): the second entry of an endpoint, without its service, says nothing new',
+  'V5 (kept): the second entry of an endpoint, without its service, adds nothing',
   async (t) => {
     const { server, store } = await setUp(t);
-    const stream = await server.answer(
-      reset,
-      setService('demo/web'),
-      setEndpoint('demo/web', 's', 'x'),
-    );
-    stream.send(setEndpoint('demo/web', 's', 'x', ''), sync);
+    const entries = [undefined, ''].map((inPath) => setEndpoint('demo/web', 's', 'x', inPath));
+    const stream = await server.answer(reset, setService('demo/web'), ...entries, sync);
     await stream.request();
     t.strictSame(view(store), ['S1 demo/web', 'S2 demo/web/x']);
-    t.strictSame(
-      store.services.cells().map(({ key }) => key),
-      ['demo/web'],
-    );
+    t.strictSame(store.services.keys(), ['demo/web']);
   },
 );
 

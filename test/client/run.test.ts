@@ -68,16 +68,6 @@ t.test('once: ends after the first call, or with its error', async (t) => {
   t.match(errors, [{ code: 'KPNG_SINK_FAILED', message: /A change of 2 services failed: no/ }]);
 });
 
-t.test('wrong options reject at once', async (t) => {
-  const handler = () => void t.fail('called');
-  await t.rejects(run(handler, { api: 'nowhere' }), { code: 'KPNG_USAGE' });
-  await t.rejects(run(handler, { tls: { ca: '/no/such/file' } }), {
-    code: 'KPNG_TLS_FILE',
-    message: /^--tls-ca \/no\/such\/file/,
-  });
-  await t.rejects(run(handler, { tls: { key: 'x' } }), { code: 'KPNG_TLS_FILE' });
-});
-
 t.test('targets as kpng users write them', async (t) => {
   for (const [text, uri, host] of [
     ['kpng.kube-system.svc:12090', 'dns:kpng.kube-system.svc:12090', 'kpng.kube-system.svc'],

@@ -1,10 +1,12 @@
-import * as fc from 'fast-check';
 import t from 'tap';
 import { configurableFlags } from '../../src/cli/parse.ts';
-import { fieldName } from '../../src/config/field.ts';
-import type { ConfigProblem } from '../../src/config/documents.ts';
-import { type ConfigFile, problemText, resolveConfig } from '../../src/config/resolve.ts';
-import { holds } from '../support/property.ts';
+import { CONFIG_LIMITS } from '../../src/config/fields.ts';
+import {
+  type ConfigFile,
+  type ConfigProblem,
+  problemText,
+  resolveConfig,
+} from '../../src/config/file.ts';
 
 const FIELDS = configurableFlags();
 const OWN = 'apiVersion: kpng-userspace/v1alpha1\nkind: UserspaceProxyConfiguration\n';
@@ -184,20 +186,43 @@ t.test('where both kinds set the same, ours counts, in whatever order they stand
   }
 });
 
-t.test('no text makes it throw or exceed the limits', (t) => {
-  const line = fc.oneof(
-    fc.string(),
-    fc.constantFrom('---', 'apiVersion: kpng-userspace/v1alpha1', OWN, KUBE_PROXY, 'v: 4'),
-    fc
-      .tuple(fc.constantFrom(...[...FIELDS.keys()].map(fieldName)), fc.json())
-      .map(([key, v]) => `${key}: ${v}`),
-  );
-  holds(
-    t,
-    fc.property(fc.array(line, { maxLength: 8 }), (parts) => {
-      const resolved = resolveConfig('c.yaml', parts.join('\n'), FIELDS);
-      return resolved.ok || resolved.problems.length > 0;
-    }),
-  );
-  t.end();
+/** Configuration files that were made to be expensive. None may block the main thread for long. */
+
+const { maxFileBytes } = CONFIG_LIMITS;
+
+/** As many of the pieces as fit into a file after a text. */
+function fill(piece: (index: number) => string, before = OWN): string {
+  const pieces: string[] = [];
+  for (let length = before.length, index = 0; ; index += 1) {
+    const next = piece(index);
+    length += next.length;
+    if (length > maxFileBytes) return before + pieces.join('');
+    pieces.push(next);
+  }
+}
+
+const bomb = Array.from({ length: 9 }, (_, level) => {
+  const refers = Array.from({ length: 9 }, () => (level === 0 ? 'x' : `*l${level - 1}`));
+  return `l${level}: &l${level} [${refers.join(', ')}]\n`;
+});
+
+const HOSTILE: Readonly<Record<string, readonly [text: string, problem: RegExp]>> = {
+  'complex keys in each other': [`${'? '.repeat(31)}x`, /nested too deeply/],
+  'a key that is a map': [`${OWN}? {a: b}\n: c\n`, /a key must be text/],
+  'one key again and again': [fill(() => 'a: b\n'), /duplicate key 'a'/],
+  'very many keys': [fill((index) => `k${index}: b\n`), /more than 2000 keys and values/],
+  'a very long list': [`${fill(() => 'a,', `${OWN}nodeportAddresses: [`)}]`, /more than 2000/],
+  'very many documents': [fill(() => '---\n', ''), /more than 10 documents/],
+  'deep maps': [`${OWN}${'a: {'.repeat(50)}${'}'.repeat(50)}`, /nested too deeply/],
+  'deep lists': [fill(() => '['), /nested too deeply/],
+  'an alias bomb': [OWN + bomb.join(''), /the aliases stand for more than 2000 values/],
+  'a long key': [`${OWN}${'k'.repeat(maxFileBytes / 2)}: 1\n`, /unknown field/],
+};
+
+t.test('files that are expensive to read are refused soon', async (t) => {
+  for (const [name, [text, problem]] of Object.entries(HOSTILE)) {
+    const begin = performance.now();
+    t.match(bad(text)[0], problem, name);
+    t.ok(performance.now() - begin < 2000, name);
+  }
 });

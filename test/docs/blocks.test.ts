@@ -15,7 +15,7 @@ import { basename, join } from 'node:path';
 import t from 'tap';
 import { parseAllDocuments } from 'yaml';
 import { configurableFlags } from '../../src/cli/parse.ts';
-import { resolveConfig } from '../../src/config/resolve.ts';
+import { resolveConfig } from '../../src/config/file.ts';
 import { StateParser } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
 import { problemsOf, blocksOf, type Block } from '../support/markdown.ts';
@@ -39,7 +39,7 @@ const REASONS = new Set([
 const RUNS: Readonly<Record<string, string>> = {
   '': 'test/docs/*.test.ts',
   'run apart': 'test/docs/*.test.ts',
-  'in a namespace': 'test/system/docs.test.ts',
+  'in a namespace': 'test/system/cli.test.ts',
 };
 
 /** What keeps a block from being believed. */

@@ -7,21 +7,22 @@ import { MAX_ENDPOINTS } from '../../src/admin/details.ts';
 import { HISTORY_SAMPLES, SAMPLE_MS, MAX_HISTORIES } from '../../src/admin/sampler.ts';
 import { MAX_ROWS } from '../../src/admin/services.ts';
 import { MAX_FIELDS } from '../../src/api/wire.ts';
-import { LIMIT_FLAGS } from '../../src/cli/flags/limits.ts';
+import { LIMIT_FLAGS } from '../../src/cli/flags/backend.ts';
 import { defaultText, type FlagTable } from '../../src/cli/flags/table.ts';
-import { toApi } from '../../src/cli/sinks/to-api.ts';
-import { toCallout } from '../../src/cli/sinks/to-json.ts';
-import { localSource } from '../../src/cli/sources/kpng.ts';
-import { CONFIG_LIMITS } from '../../src/config/limits.ts';
+import { toApi } from '../../src/cli/sinks/whole-state.ts';
+import { toCallout } from '../../src/cli/sinks/backends.ts';
+import { localSource } from '../../src/cli/sources.ts';
+import { CONFIG_LIMITS } from '../../src/config/fields.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { DEFAULT_INTERVAL_MS } from '../../src/file/sink.ts';
 import * as handover from '../../src/handover/protocol.ts';
+import { SILENT_MS } from '../../src/handover/predecessor.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
 import * as portal from '../../src/portal/bounds.ts';
 import * as netsh from '../../src/portal/windows/netsh.ts';
 import { MAX_DRAINS } from '../../src/proxier/drains.ts';
-import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/late-listeners.ts';
+import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/engine-sync.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
 import { LIMIT_NAMES } from '../../src/proxysocket/limits.ts';
 import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/connections.ts';
@@ -33,7 +34,7 @@ import { DEFAULT_STATE_LIMITS } from '../../src/store/change-set.ts';
 import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { formatBytes as size } from '../../src/util/bytes.ts';
 import { formatDuration as time } from '../../src/util/duration.ts';
-import * as http from '../../src/util/http-limits.ts';
+import * as http from '../../src/util/http-connections.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-files.ts';
 import { tableRows } from '../support/markdown.ts';
 
@@ -105,7 +106,7 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     time(portal.WRITE_TIMEOUT_MS),
     time(portal.TAKEN_REPORT_MS),
     time(portal.TRIAL_LIMIT_MS),
-    range(portal.MIN_CANARY_INTERVAL_MS, portal.CANARY_INTERVAL_MS),
+    time(portal.CANARY_INTERVAL_MS),
     time(portal.CANARY_TIMEOUT_MS),
     number(portal.CANARY_MISSES),
     time(portal.ADDRESS_INTERVAL_MS),
@@ -113,10 +114,11 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     range(portal.WRITE_RETRY.initialMs, portal.WRITE_RETRY.maxMs),
     number(portal.MAX_FLOW_ADDRESSES),
     number(portal.MAX_FLOW_COMMANDS),
+    time(portal.FLOW_WAIT_MS),
     size(portal.MAX_FLOW_LIST),
     time(portal.LOCK_WAIT_S * 1000),
     size(portal.MAX_RULE_LIST),
-    range(portal.JUMP_AUDIT.intervalMs, portal.JUMP_AUDIT.maxMs),
+    range(portal.IPTABLES_AUDIT.intervalMs, portal.IPTABLES_AUDIT.maxMs),
     time(portal.FULL_AUDIT.intervalMs),
     number(portal.MAX_COMPARISONS),
     range(portal.ROUTE_AUDIT.intervalMs, portal.ROUTE_AUDIT.maxMs),
@@ -163,7 +165,8 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
   ],
   Restart: [
     time(handover.EXCHANGE_LIMIT_MS),
-    `${size(handover.MAX_LINE_BYTES)}; ${size(handover.MAX_TAKEN_BYTES)} of the last one`,
+    time(SILENT_MS),
+    size(handover.MAX_LINE_BYTES),
     number(MAX_LISTED),
   ],
 };

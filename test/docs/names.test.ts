@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { configurableFlags } from '../../src/cli/parse.ts';
 import { variableOf } from '../../src/cli/flags/table.ts';
-import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
+import { FOREIGN_FLAGS } from '../../src/cli/flags/read.ts';
 import { problemsOf, proseOf } from '../support/markdown.ts';
 
 const root = join(import.meta.dirname, '..', '..');

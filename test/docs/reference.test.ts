@@ -18,5 +18,5 @@ testPage('docs/reference/events.md');
 testPage('docs/reference/limits.md');
 testPage('docs/reference/metrics.md');
 testPage('docs/reference/state-file.md');
-// What writes rules and addresses is run by test/system/docs.test.ts.
+// What writes rules and addresses is run by test/system/cli.test.ts.
 testPage('docs/reference/portals.md');

@@ -1,22 +1,14 @@
 /** The mistakes in state files, and all that is said about each. */
 import t from 'tap';
-import { fileWith, inOnePiece, lines, problemsOf } from '../support/file-rig.ts';
+import { fileWith, inOnePiece, lines, problemsOf, warningsOf } from '../support/file-rig.ts';
 
 const NAME_RULE = "(letters, digits, '-', '_' and '.'; the first and the last a letter or digit)";
 
 /** What is wrong, the text of a file or what follows the name of its one service, and after `>` the problems. */
 const VALUES = `
-== service: unknown keys, one of them in the wrong case
-clusterip: 10.0.0.1
-ips: {clusterip: {v4: [10.0.0.1]}}
-externalTrafficToLocal: true
-> 4:5: services[0].service.clusterip: unknown key 'clusterip'
-> 5:11: services[0].service.ips.clusterip: unknown key 'clusterip'; did you mean 'clusterips'?
-> 6:5: services[0].service.externalTrafficToLocal: unknown key 'externalTrafficToLocal'; did you mean 'externaltraffictolocal'?
 == service: numbers that are no ports
 ports:
 - {name: a, port: 0, nodeport: 65536}
-- {name: b, port: -1, targetport: 1e9}
 - {name: c, port: 80.5}
 - {name: d, port: "80"}
 - {name: e, port: }
@@ -24,37 +16,28 @@ ports:
 - 80
 > 5:23: services[0].service.ports[0].port: 0 is not a port (1 to 65535)
 > 5:36: services[0].service.ports[0].nodeport: 65536 is not a port (0 to 65535)
-> 6:23: services[0].service.ports[1].port: -1 is not a port (1 to 65535)
-> 6:39: services[0].service.ports[1].targetport: 1000000000 is not a port (0 to 65535)
-> 7:23: services[0].service.ports[2].port: 80.5 is not a port (1 to 65535)
-> 8:23: services[0].service.ports[3].port: "80" is not a port (1 to 65535); remove the quotes
-> 9:17: services[0].service.ports[4].port: there is no value; it must be a port (1 to 65535)
-> 10:7: services[0].service.ports[5]: 'port' is missing
-> 11:7: services[0].service.ports[6]: 80 is not a port of a service
-== service: protocols
-ports:
-- {name: a, port: 1, protocol: tcp}
-- {name: b, port: 2, protocol: 0}
-- {name: c, port: 3, protocol: ICMP}
-> 5:36: services[0].service.ports[0].protocol: "tcp" is not a protocol; did you mean TCP?
-> 6:36: services[0].service.ports[1].protocol: 0 is not a protocol (TCP, UDP, SCTP, 1, 2, 3)
-> 7:36: services[0].service.ports[2].protocol: "ICMP" is not a protocol (TCP, UDP, SCTP, 1, 2, 3)
+> 6:23: services[0].service.ports[1].port: 80.5 is not a port (1 to 65535)
+> 7:23: services[0].service.ports[2].port: "80" is not a port (1 to 65535); remove the quotes
+> 8:17: services[0].service.ports[3].port: there is no value; it must be a port (1 to 65535)
+> 9:7: services[0].service.ports[4]: 'port' is missing
+> 10:7: services[0].service.ports[5]: 80 is not a port of a service
+== service: a protocol, and an affinity time
+ports: [{port: 2, protocol: 0}]
+sessionaffinity: {clientip: {timeoutseconds: 0}}
+> 4:33: services[0].service.ports[0].protocol: 0 is not a protocol (TCP, UDP, SCTP, 1, 2, 3)
+> 5:50: services[0].service.sessionaffinity.clientip.timeoutseconds: 0 is not an affinity time in seconds (1 to 86400)
 == service: addresses and networks; schema.test.ts has more of them
 ips:
-  clusterips: {v4: [10.1, 10.0.0.0/8, "fd00::1", 167772161]}
-  externalips: {v6: [10.0.0.1, "::ffff:10.0.0.1", "fe80::1%eth0", "fd00:::1"]}
+  clusterips: {v4: [10.1, 167772161]}
+  externalips: {v6: [10.0.0.1, "::ffff:10.0.0.1", "fe80::1%eth0"]}
 ipfilters:
-- sourceranges: [10.0.0.0/8, 10.0.0.0, "fd00::/129"]
+- sourceranges: [10.0.0.0/8, 10.0.0.0]
 > 5:25: services[0].service.ips.clusterips.v4[0]: 10.1 is not an IPv4 address
-> 5:31: services[0].service.ips.clusterips.v4[1]: "10.0.0.0/8" is not an IPv4 address
-> 5:43: services[0].service.ips.clusterips.v4[2]: "fd00::1" is not an IPv4 address; it belongs under 'v6'
-> 5:54: services[0].service.ips.clusterips.v4[3]: 167772161 is not an IPv4 address
+> 5:31: services[0].service.ips.clusterips.v4[1]: 167772161 is not an IPv4 address
 > 6:26: services[0].service.ips.externalips.v6[0]: "10.0.0.1" is not an IPv6 address; it belongs under 'v4'
 > 6:36: services[0].service.ips.externalips.v6[1]: "::ffff:10.0.0.1" is not an IPv6 address: it is an IPv4 address; write that under 'v4'
 > 6:55: services[0].service.ips.externalips.v6[2]: "fe80::1%eth0" is not an IPv6 address: it has a zone
-> 6:71: services[0].service.ips.externalips.v6[3]: "fd00:::1" is not an IPv6 address
 > 8:34: services[0].service.ipfilters[0].sourceranges[1]: "10.0.0.0" is not a network (CIDR)
-> 8:44: services[0].service.ipfilters[0].sourceranges[2]: "fd00::/129" is not a network (CIDR)
 == file: names
 services:
 - service: {name: a/b}
@@ -72,7 +55,6 @@ services:
 type: Clusterip
 labels: [a]
 annotations: {a: 1, b: true, c: , d: [x]}
-mapip: yes
 ports: {port: 80}
 ips: 10.0.0.1
 sessionaffinity: ClientIP
@@ -82,13 +64,9 @@ sessionaffinity: ClientIP
 > 6:28: services[0].service.annotations.b: true is not text; put it in quotes: "true"
 > 6:34: services[0].service.annotations.c: there is no value; it must be text
 > 6:42: services[0].service.annotations.d: a list is not text
-> 7:12: services[0].service.mapip: "yes" is not true or false
-> 8:12: services[0].service.ports: a map is not a list of ports
-> 9:10: services[0].service.ips: "10.0.0.1" is not a map with the addresses of a service
-> 10:22: services[0].service.sessionaffinity: "ClientIP" is not a session affinity, such as {clientip: {timeoutseconds: 10800}}
-== service: the affinity time
-sessionaffinity: {clientip: {timeoutseconds: 0}}
-> 4:50: services[0].service.sessionaffinity.clientip.timeoutseconds: 0 is not an affinity time in seconds (1 to 86400)
+> 7:12: services[0].service.ports: a map is not a list of ports
+> 8:10: services[0].service.ips: "10.0.0.1" is not a map with the addresses of a service
+> 9:22: services[0].service.sessionaffinity: "ClientIP" is not a session affinity, such as {clientip: {timeoutseconds: 10800}}
 == service: duplicate ports
 ports:
 - {name: a, port: 1}
@@ -138,23 +116,30 @@ services:
 services:
 - service: {name: web, ports: [{port: 80}]}
   endpoints:
-  - ready: true
-    conditions: {ready: maybe}
+  - topology: {hostname: n1}
     hints: {zones: north}
-    topology: {hostname: n1}
     endpoint: {ips: [10.0.0.1], portoverrides: [{name: http}, {port: 0}]}
-> 4:5: services[0].endpoints[0].ready: unknown key 'ready'; it belongs under 'conditions'
-> 5:25: services[0].endpoints[0].conditions.ready: "maybe" is not true or false
-> 6:20: services[0].endpoints[0].hints.zones: "north" is not a list of zones, such as [east]
-> 7:16: services[0].endpoints[0].topology.hostname: unknown key 'hostname'
-> 8:21: services[0].endpoints[0].endpoint.ips: a list is not a set of addresses by family, such as {v4: [10.96.0.10]}
-> 8:49: services[0].endpoints[0].endpoint.portoverrides[0]: 'port' is missing
-> 8:70: services[0].endpoints[0].endpoint.portoverrides[1].port: 0 is not a port (1 to 65535)
+> 4:16: services[0].endpoints[0].topology.hostname: unknown key 'hostname'
+> 5:20: services[0].endpoints[0].hints.zones: "north" is not a list of zones, such as [east]
+> 6:21: services[0].endpoints[0].endpoint.ips: a list is not a set of addresses by family, such as {v4: [10.96.0.10]}
+> 6:49: services[0].endpoints[0].endpoint.portoverrides[0]: 'port' is missing
+> 6:70: services[0].endpoints[0].endpoint.portoverrides[1].port: 0 is not a port (1 to 65535)
 == file: duplicate port override
 services:
 - service: {name: web, ports: [{port: 80}]}
   endpoints: [{endpoint: {portoverrides: [{port: 1}, {port: 2}]}}]
 > 3:54: services[0].endpoints[0].endpoint.portoverrides[1].name: duplicate port override ''
+== file: overrides of unknown ports, and endpoints of another service
+services:
+- service:
+    name: web
+    ports: [{name: http, port: 80, targetportname: t-http}]
+  endpoints:
+  - endpoint: {portoverrides: [{name: http, port: 1}, {name: t-http, port: 2}, {name: x, port: 3}]}
+    servicename: other
+    namespace: default
+~ 6:87: services[0].endpoints[0].endpoint.portoverrides[2].name: the service has no port 'x'; the override has no effect
+~ 7:18: services[0].endpoints[0].servicename: 'other' is ignored; an endpoint belongs to the service above it (web)
 == file: items that are no services
 services:
 - name: web
@@ -199,15 +184,8 @@ nodes: []
 nodes: []
 services:
 > 2:1: services: there is no value; it must be a list of services
-== file: services as a map
-services:
-  web: {}
-> 2:3: services: a map is not a list of services
 == file: a list
 - service: {name: web}
-> 1:1: a state file is a map with the key \`services\`
-== file: text
-hello
 > 1:1: a state file is a map with the key \`services\`
 == file: a problem behind an alias
 nodes: &all
@@ -307,32 +285,45 @@ services: *no
 == file: nested too deeply
 services: ${'['.repeat(101)}${']'.repeat(101)}
 > 1:110: nested too deeply
+== file: aliases that expand to very much
+services: []
+nodes:
+  l0: &l0 [x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x]
+${Array.from({ length: 6 }, (_, n) => `  l${n + 1}: &l${n + 1} [${`*l${n}, `.repeat(20)}]`).join('\n')}
+> 7:32: the aliases stand for more than 1000000 values
 == file: an alias of itself
 services: &all [*all]
 > 1:17: alias '*all' refers to itself
 `;
 
+/** The problems after `>`, the warnings after `~`. */
 function casesIn(table: string): { name: string; text: string; expected: string[] }[] {
   const blocks = table.trim().split(/^== /m).slice(1);
   return blocks.map((block) => {
     const [name = '', ...rest] = block.trimEnd().split('\n');
-    const expected = rest.filter((line) => line.startsWith('> ')).map((line) => line.slice(2));
-    const texts = rest.filter((line) => !line.startsWith('> '));
-    return { name, text: (name.startsWith('service:') ? fileWith : lines)(...texts), expected };
+    const isText = (line: string): boolean => !/^[>~] /.test(line);
+    const text = (name.startsWith('service:') ? fileWith : lines)(...rest.filter(isText));
+    const expected = rest.filter((line) => !isText(line));
+    return { name, text, expected };
   });
+}
+
+function foundIn(text: string): string[] {
+  const [errors, warnings] = [problemsOf(text), warningsOf(text)];
+  return [...errors.map((each) => `> ${each}`), ...warnings.map((each) => `~ ${each}`)];
 }
 
 for (const { name, text, expected } of casesIn(VALUES)) {
   t.test(name, async (t) => {
-    t.strictSame(problemsOf(text), expected);
+    t.strictSame(foundIn(text), expected);
     // The quotes around `services` are behind the items' lines, so positions stay.
-    t.strictSame(problemsOf(inOnePiece(text)), expected, 'the same in one piece');
+    t.strictSame(foundIn(inOnePiece(text)), expected, 'the same in one piece');
   });
 }
 
 for (const { name, text, expected } of casesIn(SYNTAX)) {
   t.test(name, async (t) => {
-    t.strictSame(problemsOf(text), expected);
+    t.strictSame(foundIn(text), expected);
     t.not(problemsOf(inOnePiece(text)).length, 0, 'refused in one piece, too');
   });
 }

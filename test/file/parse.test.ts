@@ -2,6 +2,8 @@ import t from 'tap';
 import { stringify } from 'yaml';
 import { Protocol } from '../../src/api/generated/localv1/api.ts';
 import { StateParser } from '../../src/file/parse.ts';
+import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
+import { formatProblems } from '../../src/file/problem.ts';
 import {
   fileWith,
   inOnePiece,
@@ -70,6 +72,7 @@ t.test('JSON, CRLF, comments, indentation, key order and start marks', async (t)
   const block = lines('services:', '- service:', '    name: web', '  endpoints: []');
   const forms = {
     json: '{"services": [{"service": {"name": "web"}, "endpoints": []}]}',
+    'quotes in JSON': '{"services": [{"service": {"name": "web", "labels": {"a:": "\\":"}}}]}',
     crlf: block.replaceAll('\n', '\r\n'),
     comments: block.replaceAll('\n', ' # a comment\n# - another\n'),
     'start mark': `# first\n---\n${block}`,
@@ -86,35 +89,6 @@ t.test('JSON, CRLF, comments, indentation, key order and start marks', async (t)
   for (const [name, text] of Object.entries(forms)) {
     t.strictSame([...stateOf(text).services.keys()], ['default/web'], name);
   }
-});
-
-t.test('text that only looks like a new item', async (t) => {
-  const text = lines(
-    'services:',
-    '- service:',
-    '    name: web',
-    '    annotations:',
-    '      block: |',
-    '        - service:',
-    '            name: no',
-    '        # not a comment',
-    '      folded: >-',
-    '        services:',
-    '        - no',
-    '      quoted: "a',
-    '        - b',
-    '        nodes: c"',
-    '- service:',
-    '    name: next',
-  );
-  const { services } = stateOf(text);
-  t.strictSame([...services.keys()], ['default/web', 'default/next']);
-  t.strictSame(services.get('default/web')?.service.annotations, {
-    block: '- service:\n    name: no\n# not a comment\n',
-    folded: 'services: - no',
-    quoted: 'a - b nodes: c',
-  });
-  t.strictSame(stateOf(inOnePiece(text)), stateOf(text));
 });
 
 t.test('keys that JavaScript knows have no special meaning', async (t) => {
@@ -136,8 +110,8 @@ for (const form of ['YAML', 'JSON', 'flow style'] as const) {
     };
     const parser = new StateParser();
     const first = parser.parse(text({ a: 1, b: 2, c: 3 }));
-    const changed = new Set<string>();
-    const second = parser.parse(text({ c: 3, b: 20, a: 1 }), changed);
+    const changed: string[] = [];
+    const second = parser.parse(text({ c: 3, b: 20, a: 1 }), (item) => changed.push(item));
     if (!first.ok || !second.ok) throw new Error('both are valid');
     t.strictSame([first.parsedItems, second.parsedItems], [3, 1]);
     const services = servicesFrom(changed);
@@ -148,16 +122,6 @@ for (const form of ['YAML', 'JSON', 'flow style'] as const) {
     t.strictSame(third.ok && third.removed, ['default/c']);
   });
 }
-
-t.test('errors of a service that is not parsed again have its present line', async (t) => {
-  const bad = '- service:\n    name: a\n    ports: [{port: 0}]\n';
-  const parser = new StateParser();
-  parser.parse(`services:\n${bad}`);
-  const result = parser.parse(`nodes: []\n\nservices:\n- service: {name: first}\n${bad}`);
-  t.match(!result.ok && result.errors.first, [
-    { line: 7, column: 20, path: 'services[1].service.ports[0].port' },
-  ]);
-});
 
 t.test('scalars mean what they mean in YAML 1.2', async (t) => {
   const port = (text: string): unknown => {
@@ -182,7 +146,59 @@ t.test('scalars mean what they mean in YAML 1.2', async (t) => {
   }
 });
 
-t.test('quotes and colons in JSON are text', async (t) => {
-  const text = '{"services": [{"service": {"name": "a", "labels": {"a:": "\\":"}}}]}';
-  t.equal(stateOf(text).services.size, 1);
+t.test('an empty file is refused as incomplete', async (t) => {
+  for (const text of ['', '\n', '  \n\t\n', '# only a comment\n', '---\n', 'null\n', '~']) {
+    t.strictSame(
+      problemsOf(text),
+      ['1:1: the file is empty, perhaps not written to its end; `services: []` means no services'],
+      JSON.stringify(text),
+    );
+  }
+});
+
+t.test('what is not JSON is limited', async (t) => {
+  const parser = new StateParser({ ...DEFAULT_FILE_LIMITS, maxPieceChars: 30 });
+  const text = fileWith('type: ClusterIP');
+  for (const [each, line, what] of [
+    [text, 2, 'a service'],
+    [inOnePiece(text), 1, 'a file that is not JSON, or YAML in block style without aliases,'],
+  ] as const) {
+    const message = `${what} may have at most 30 characters; write it as JSON`;
+    t.match(parser.parse(each), { errors: { first: [{ line, message }] } });
+  }
+  t.ok(parser.parse('{"services": [{"service": {"name": "web"}}]}').ok);
+  const first = [{ line: 1, column: 2, message: "'services' is missing" }];
+  t.match(parser.parse(' {"nodes": [{"name": "node-1", "labels": {}}]}'), { errors: { first } });
+});
+
+t.test('the first problems are listed by line, the others are counted', async (t) => {
+  const item = '- service: {name: ok, port: 1, x: 2}\n';
+  const result = new StateParser().parse(`node: 1\nservices:\n${item.repeat(500)}`);
+  if (result.ok) throw new Error('there are errors');
+  const listed = formatProblems('state.yaml', result.errors).split('\n');
+  t.equal(listed.length, 21);
+  t.strictSame(listed.slice(0, 2), [
+    "state.yaml:1:1: node: unknown key 'node'; did you mean 'nodes'?",
+    "state.yaml:3:23: services[0].service.port: unknown key 'port'; did you mean 'ports'?",
+  ]);
+  t.equal(listed.at(-1), '… and 981 more');
+});
+
+t.test('a warning is new until it goes away, wherever its service is', async (t) => {
+  const parser = new StateParser();
+  const item = (name: string, namespace: string) =>
+    `- service: {name: ${name}}\n  endpoints: [{namespace: ${namespace}}]\n`;
+  /** The services with a new warning. */
+  const warned = (...items: string[]): unknown => {
+    const result = parser.parse(`services:\n${items.join('')}`);
+    return result.ok && result.newWarnings.first.map(({ path }) => path.replace(/\].*/, ']'));
+  };
+  t.strictSame(warned(item('a', 'x')), ['services[0]']);
+  t.strictSame(warned(item('b', 'default'), item('a', 'x')), [], 'the same, further down');
+  t.strictSame(warned(item('b', 'x'), item('a', 'x')), ['services[0]'], 'another one');
+  t.strictSame(warned(item('b', 'z'), item('a', 'x')), ['services[0]'], 'with another text');
+  t.strictSame(warned(item('b', 'z')), []);
+  t.strictSame(warned(item('b', 'z'), item('a', 'x')), ['services[1]'], 'it has come back');
+  t.equal(warned(item('a b', 'x')), false);
+  t.strictSame(warned(item('b', 'z'), item('a', 'x')), [], 'after an error');
 });

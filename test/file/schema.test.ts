@@ -17,12 +17,13 @@ const schema = JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as Part & {
   definitions: Record<string, Part>;
 };
 
-t.test('it is a JSON schema of the draft that editors know best', async (t) => {
-  t.equal((schema as { $schema?: string }).$schema, 'http://json-schema.org/draft-07/schema#');
-  t.equal(new Ajv({ strict: false }).validateSchema(schema), true);
-});
-
 t.test('keys have descriptions, values have names, other keys are refused', async (t) => {
+  t.match(
+    schema,
+    { $schema: 'http://json-schema.org/draft-07/schema#' },
+    'which editors know best',
+  );
+  t.equal(new Ajv({ strict: false }).validateSchema(schema), true);
   const visit = (path: string, part: Part): void => {
     if (part.type !== undefined || part.enum !== undefined) t.ok(part.title, `${path} has a title`);
     if (part.properties) t.equal(part.additionalProperties, false, `${path} is closed`);

@@ -1,10 +1,11 @@
 /** Parsers of outside text, and the thread that gives them damaged samples; parsers.test.ts starts it. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort } from 'node:worker_threads';
 import * as fc from 'fast-check';
-import { answerAdmin, type Operation } from '../../src/admin/handler.ts';
+import { answerAdmin, operation } from '../../src/admin/handler.ts';
 import { KpngError } from '../../src/errors.ts';
 import {
   helloFrom,
@@ -15,10 +16,12 @@ import {
   takenText,
 } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
-import { readDocuments } from '../../src/config/documents.ts';
+import { configurableFlags } from '../../src/cli/parse.ts';
+import { resolveConfig } from '../../src/config/file.ts';
 import { StateParser } from '../../src/file/parse.ts';
 import { loadConfig } from '../../src/kube/config.ts';
 import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
+import type { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/known-clients.ts';
 import { readFlows } from '../../src/portal/rules/udp-flows.ts';
@@ -27,12 +30,7 @@ import { findRules } from '../../src/portal/iptables/script.ts';
 import { readTable } from '../../src/portal/nftables/listing.ts';
 import { renderTable } from '../../src/portal/nftables/table.ts';
 import type { RuleConfig } from '../../src/portal/rules/backend.ts';
-import {
-  readConnections,
-  readExcludedPorts,
-  readIpv4Listing,
-  readIpv6Listing,
-} from '../../src/portal/windows/netsh.ts';
+import { readConnections, readExcludedPorts } from '../../src/portal/windows/netsh.ts';
 import { readRules } from '../../src/portal/windows/portproxy.ts';
 import { SerialQueue } from '../../src/util/serial-queue.ts';
 import { elementsOf } from '../support/portals.ts';
@@ -56,15 +54,7 @@ const YAML_BUDGET_MS = 5000;
 /** For looking for a counterexample. Milliseconds. */
 const SEARCH_MS = 400;
 
-const operations: Operation[] = [
-  {
-    name: 'drain',
-    summary: '',
-    access: 'change',
-    inputs: ['service', 'count'],
-    run: (input) => input,
-  },
-];
+const operations = [operation('change drain service count', '', (input) => input)];
 const signal = new AbortController().signal;
 
 const RULES: RuleConfig = {
@@ -122,15 +112,14 @@ export const TARGETS: readonly Target[] = [
     samples: ['{"service":"demo/web","count":3}', 'service=demo/web&count=3', '/v1/drain'],
     parse: async (text) => {
       const path = text.startsWith('/') ? text : '/v1/drain';
-      const request = { method: 'POST', path, query: text, body: text, signal };
-      const access = { operations, reading: new SerialQueue(), trusted: true };
-      return answerAdmin(request as never, access);
+      const request = { method: 'POST', path, query: text, readBody: async () => text, signal };
+      return answerAdmin(request as never, operations, new SerialQueue(), true);
     },
   },
   {
     name: 'the greeting of a new process',
     samples: [`${JSON.stringify(helloFrom(7, 'net:[4026531840]'))}\n`],
-    parse: (text) => refusal(readHello(lineOf(text)), 'net:[4026531840]'),
+    parse: async (text) => refusal(readHello(await lineOf(text)), 'net:[4026531840]'),
     throws: ['KPNG_HANDOVER_FAILED'],
   },
   {
@@ -139,8 +128,8 @@ export const TARGETS: readonly Target[] = [
       { ...OFFER, flows: [FLOW] },
       { ok: false, reason: 'another user' },
     ].map((message) => `${JSON.stringify(message)}\n`),
-    parse: (text) => {
-      const offer = readOffer(lineOf(text));
+    parse: async (text) => {
+      const offer = readOffer(await lineOf(text));
       if (!offer.ok) return;
       // As the new process uses them.
       keepInherited([], offer.former);
@@ -151,8 +140,9 @@ export const TARGETS: readonly Target[] = [
   {
     name: 'what a new process says at the end of a hand-over',
     samples: [takenText([4, 5]), takenText([])],
-    parse: (text) => {
-      if (readTaken(text)?.every(Number.isInteger) === false) throw new Error('not inode numbers');
+    parse: async (text) => {
+      const left = readTaken(await lineOf(text));
+      if (!left.every(Number.isInteger)) throw new Error('not inode numbers');
     },
     throws: ['KPNG_HANDOVER_FAILED'],
   },
@@ -166,7 +156,7 @@ export const TARGETS: readonly Target[] = [
     name: 'a configuration file',
     samples: [CONFIG],
     yaml: CONFIG,
-    parse: (text) => readDocuments(text),
+    parse: (text) => resolveConfig('c.yaml', text, configurableFlags()),
   },
   {
     name: 'a kubeconfig',
@@ -234,32 +224,29 @@ export const TARGETS: readonly Target[] = [
   {
     name: 'what netsh and netstat list',
     samples: [
-      '    IP Address:          10.0.0.5\r\n    Subnet Prefix:       10.0.0.0/24 (mask 255.255.255.0)\r\n',
       'Start Port    End Port\r\n      5357        5357\r\n     50000       50059     *\r\n',
       '  TCP    [fe80::1%4]:80    [fe80::2]:5000     ESTABLISHED\r\n',
       'Address         Port        Address         Port\r\n--------------- ----------  --------------- ----------\r\n10.96.0.1       80          127.0.0.1       40001\r\n',
     ],
-    parse: (text) => [
-      readIpv4Listing(text),
-      readIpv6Listing(text),
-      readExcludedPorts(text),
-      readConnections(text),
-      readRules(text, 'v4tov4'),
-    ],
+    parse: (text) => [readExcludedPorts(text), readConnections(text), readRules(text, 'v4tov4')],
   },
 ];
 
 /** The line that comes on a connection, in pieces; long ones in the worst, which are of a byte. */
-function lineOf(text: string): string {
+function lineOf(text: string): Promise<string> {
   const bytes = Buffer.from(text);
   const size = bytes.length > 1000 ? 1 : 64;
   let at = 0;
-  const receive = () => {
+  const wire = new Wire(NO_SYS, {} as Socket);
+  wire.receive = () => {
     at += size;
-    return { bytes: bytes.subarray(at - size, at), descriptors: [] };
+    return bytes.subarray(at - size, at);
   };
-  return new Wire({ receive, send: (_fd, sent) => sent.length }, 0).readLine();
+  return wire.readLine();
 }
+
+/** Enough for a wire that is not used. */
+const NO_SYS = { ffi: { getRawPointer: () => 0n } } as unknown as Sys;
 
 // The time limit ends the search.
 fc.configureGlobal({ numRuns: 100_000 });

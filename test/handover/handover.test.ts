@@ -1,13 +1,24 @@
 /** Giver and taker in one process: the sockets of the one become further descriptors of the other. */
 import { once } from 'node:events';
-import { closeSync, existsSync, fstatSync, renameSync, rmSync, statSync } from 'node:fs';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { connect, createServer, type AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
 import {
   HandoverServer,
   type HandoverServerOptions,
   KEEP_MS,
+  RETAKE_MS,
+  SILENT_MS,
+  type SendOptions,
 } from '../../src/handover/predecessor.ts';
 import {
   HANDOVER_VERSION,
@@ -22,12 +33,14 @@ import {
   takeInherited,
   type PreviousListener,
 } from '../../src/proxysocket/core/inherited.ts';
-import { previousFlows, type PreviousFlow } from '../../src/proxysocket/udp/known-clients.ts';
+import { previousFlows } from '../../src/proxysocket/udp/known-clients.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { openDescriptors } from '../support/sockets.ts';
-import { until } from '../support/until.ts';
+import { eventually, until } from '../support/until.ts';
+
+const NOTHING: SendOptions = { listeners: [], flows: [], ports: [] };
 
 /** A process that serves a path, with nothing to hand over unless said otherwise. */
 function serving(t: Test, path: string, more: Partial<HandoverServerOptions> = {}) {
@@ -39,9 +52,7 @@ function serving(t: Test, path: string, more: Partial<HandoverServerOptions> = {
     path,
     expected: undefined,
     clock,
-    listeners: () => [],
-    flows: async () => [],
-    ports: () => [],
+    offer: async () => NOTHING,
     onGiven: (_, sockets) => given.push(sockets),
     onFailed: (reason) => failed.push(reason),
     onUnreachable: (reason) => unreachable.push(reason),
@@ -70,7 +81,11 @@ async function rig(t: Test, name = 'socket', more: Partial<HandoverServerOptions
     tcp.close();
   });
   const path = join(shortDir(t), name);
-  return { port, listener, ...serving(t, path, { listeners: () => [listener], ...more }) };
+  return {
+    port,
+    listener,
+    ...serving(t, path, { offer: async () => ({ ...NOTHING, listeners: [listener] }), ...more }),
+  };
 }
 
 /** Takes over, which has to succeed. */
@@ -80,17 +95,13 @@ async function inherited(path: string): Promise<Inheritance> {
   throw new Error(`it is ${JSON.stringify(found)}`);
 }
 
-/** One end of a connection within this process. */
-async function pair(t: Test): Promise<Socket> {
-  const server = createServer((socket) => socket.resume()).listen(join(shortDir(t), 'pair'));
-  await once(server, 'listening');
-  const socket = connect(server.address() as string).resume();
-  await once(socket, 'connect');
-  t.teardown(() => {
-    socket.destroy();
-    server.close();
-  });
-  return socket;
+/** The socket file of a process that was killed. */
+async function leaveDeadSocket(path: string): Promise<void> {
+  const dead = createServer().listen(`${path}.dead`);
+  await once(dead, 'listening');
+  renameSync(`${path}.dead`, path);
+  dead.close();
+  await once(dead, 'close');
 }
 
 linuxTest('a new process gets sockets with their data, and reports when it serves', async (t) => {
@@ -144,6 +155,20 @@ linuxTest('one that comes while another is being served starts as if it were alo
   first.destroy();
 });
 
+linuxTest('one that never serves does not keep others from taking over', async (t) => {
+  const { path, server, failed, given, clock } = await rig(t);
+  await server.listen();
+  t.equal((await inherited(path)).sockets, 1);
+  await until(() => given.length === 1);
+  clock.advance(SILENT_MS - 1);
+  t.match(await takeOver(path), { kind: 'failed' });
+  clock.advance(1);
+  const found = await inherited(path);
+  found.complete();
+  t.match(await server.taken, { pid: process.pid });
+  t.equal(failed.length, 1);
+});
+
 linuxTest('of two that start at once, one gets the path, and the other one after it', async (t) => {
   const winner = await rig(t);
   const { path } = winner;
@@ -174,11 +199,7 @@ linuxTest('of two that start at once, one gets the path, and the other one after
 
 linuxTest('a removed socket file comes back, and one of a dead process goes', async (t) => {
   const { path, server } = await rig(t);
-  const dead = createServer().listen(`${path}.dead`);
-  await once(dead, 'listening');
-  renameSync(`${path}.dead`, path);
-  dead.close();
-  await once(dead, 'close');
+  await leaveDeadSocket(path);
   await server.listen();
   t.match(await takeOver(path), { kind: 'inherited' });
   closeInherited();
@@ -190,6 +211,20 @@ linuxTest('a removed socket file comes back, and one of a dead process goes', as
   again.clock.advance(KEEP_MS);
   await until(() => existsSync(path) && again.clock.pending > 0);
   t.match(await takeOver(path), { kind: 'inherited', sockets: 0 });
+});
+
+linuxTest('the path of a new process that died before it served is taken back', async (t) => {
+  const { path, server, failed, clock } = await rig(t);
+  await server.listen();
+  const successor = connect(path);
+  successor.on('error', () => undefined);
+  await once(successor, 'connect');
+  await leaveDeadSocket(path);
+  clock.advance(KEEP_MS / 2);
+  successor.destroy();
+  await until(() => failed.length > 0);
+  clock.advance(RETAKE_MS);
+  t.ok(await eventually(async () => (await takeOver(path)).kind === 'inherited'));
 });
 
 linuxTest('which processes may take over, and which cannot use the sockets', async (t) => {
@@ -209,6 +244,12 @@ linuxTest('the socket’s folder is created for this user only', async (t) => {
   const { server: other, unreachable } = await rig(t, 'no/such/socket');
   await other.listen();
   t.match(unreachable, [/ENOENT.*no\/such/]);
+  const file = serving(t, join(dirname(path), 'file'));
+  writeFileSync(file.path, 'a file');
+  await file.server.listen();
+  t.match(file.unreachable, [/exists and is not a socket/]);
+  file.server.close();
+  t.equal(statSync(file.path).size, 6, 'the file is as it was');
 });
 
 linuxTest('a socket that the new process did not want or has closed is not served', async (t) => {
@@ -224,7 +265,9 @@ linuxTest('a socket that the new process did not want or has closed is not serve
 
 linuxTest('engines that start before it serves get the previous endpoints', async (t) => {
   const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
-  const { path, server } = await rig(t, 'socket', { flows: async () => [flow] });
+  const { path, server } = await rig(t, 'socket', {
+    offer: async () => ({ ...NOTHING, flows: [flow] }),
+  });
   await server.listen();
   const found = await inherited(path);
   const engine = () => previousFlows(new FakeClock(), 30_000);
@@ -235,25 +278,21 @@ linuxTest('engines that start before it serves get the previous endpoints', asyn
 });
 
 linuxTest('nothing is sent over a connection that was closed meanwhile', async (t) => {
-  const flows = Promise.withResolvers<readonly PreviousFlow[]>();
-  let isAsked = false;
+  const asked = Promise.withResolvers<void>();
+  const offer = Promise.withResolvers<SendOptions>();
   const { path, server, given, failed } = await rig(t, 'socket', {
-    flows: () => {
-      isAsked = true;
-      return flows.promise;
+    offer: () => {
+      asked.resolve();
+      return offer.promise;
     },
   });
   await server.listen();
   const successor = connect(path).resume();
   successor.on('error', () => undefined);
-  await until(() => isAsked);
+  await asked.promise;
   server.close();
   await once(successor, 'close');
-  // Descriptors get the lowest number that is free, so one of these has that of the connection.
-  const ends = await Promise.all([pair(t), pair(t)]);
-  flows.resolve([]);
+  offer.resolve(NOTHING);
   await until(() => failed.length > 0);
-  t.same(failed, ['the connection is closed']);
-  t.same(given, []);
-  t.ok(ends.every((end) => end.bytesRead === 0));
+  t.same([failed, given], [['the connection is closed'], []]);
 });

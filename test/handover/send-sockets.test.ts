@@ -5,16 +5,18 @@ import { closeSync, fstatSync, openSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
-import { sendSockets } from '../../src/handover/exchange.ts';
+import { sendSockets } from '../../src/handover/predecessor.ts';
 import { helloFrom, readOffer } from '../../src/handover/protocol.ts';
-import { Wire, MAX_DESCRIPTORS, Rights } from '../../src/handover/wire.ts';
+import { takeOver } from '../../src/handover/take-over.ts';
+import { Wire, MAX_DESCRIPTORS } from '../../src/handover/wire.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { library, linuxTest, newSys } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { openDescriptors } from '../support/sockets.ts';
+import { until } from '../support/until.ts';
 
 /** Calls back when it has looked at a descriptor, and before it sends some. */
-class WatchedRights extends Rights {
+class WatchedWire extends Wire {
   onLooked: (fd: number) => void = () => undefined;
   onSending: (descriptors: readonly number[]) => void = () => undefined;
 
@@ -24,9 +26,9 @@ class WatchedRights extends Rights {
     return found;
   }
 
-  override send(fd: number, bytes: Uint8Array, descriptors: readonly number[] = []) {
+  override send(bytes: Uint8Array, descriptors: readonly number[] = []) {
     this.onSending(descriptors);
-    return super.send(fd, bytes, descriptors);
+    return super.send(bytes, descriptors);
   }
 }
 
@@ -35,16 +37,16 @@ async function connection(t: Test) {
   const path = join(shortDir(t), 'socket');
   const server = createServer({ pauseOnConnect: true }).listen(path);
   await once(server, 'listening');
-  const rights = new WatchedRights(newSys());
   const called = once(server, 'connection');
-  const successor = new Wire(rights, rights.connect(path));
-  const [socket] = (await called) as [Socket & { readonly _handle: { readonly fd: number } }];
+  const caller = connect(path).pause();
+  const [socket] = (await called) as [Socket];
   t.teardown(() => {
-    closeSync(successor.fd);
+    caller.destroy();
     socket.destroy();
     server.close();
   });
-  return { rights, successor, wire: new Wire(rights, socket._handle.fd) };
+  const [successor, wire] = [new Wire(newSys(), caller), new WatchedWire(newSys(), socket)];
+  return { caller, successor, wire };
 }
 
 /** A socket that takes datagrams, for the test to close. */
@@ -59,9 +61,9 @@ function datagrams() {
 type Ends = Awaited<ReturnType<typeof connection>>;
 
 /** What is sent for these UDP and TCP ports, and where the sockets listen that the new process gets. */
-function exchange(
+async function exchange(
   t: Test,
-  { rights, successor, wire }: Ends,
+  { successor, wire }: Ends,
   udp: readonly number[],
   ports: readonly number[] = [],
 ) {
@@ -69,23 +71,34 @@ function exchange(
   const listeners = udp.map((port) => {
     return { ...place, traffic: 'internal' as const, asked: port, port, key: `UDP ${port}` };
   });
-  successor.say(helloFrom(4711));
-  const sent = sendSockets(rights, wire, { listeners, flows: [], ports });
-  const offer = readOffer(successor.readLine());
+  await successor.say(helloFrom(4711));
+  const sent = await sendSockets(wire, { listeners, flows: [], ports });
+  const offer = readOffer(await successor.readLine());
   if (!offer.ok) throw new Error(offer.reason);
-  const got = successor.receiveDescriptors(offer.sockets);
+  const got = await successor.receiveDescriptors(offer.sockets);
   t.teardown(() => got.forEach((fd) => closeSync(fd)));
-  const sockets = got.flatMap((fd) => rights.listeningSocket(fd) ?? []);
+  const sockets = got.flatMap((fd) => successor.listeningSocket(fd) ?? []);
   return { sent, sockets };
 }
 
+linuxTest('sockets that a new process sends are refused and closed', async (t) => {
+  const { successor, wire } = await connection(t);
+  const file = openSync('/dev/null', 'r');
+  t.teardown(() => closeSync(file));
+  await successor.sendDescriptors([file, file]);
+  await successor.say({});
+  const sending = sendSockets(wire, { listeners: [], flows: [], ports: [] });
+  await t.rejects(sending, { message: 'the other process sent sockets' });
+  t.same(wire.descriptors, [], 'none is kept');
+});
+
 linuxTest('descriptors arrive in order, also more than a message may have', async (t) => {
-  const { rights, successor, wire } = await connection(t);
-  t.equal(rights.peerUser(wire.fd), process.getuid?.());
+  const { successor, wire } = await connection(t);
+  t.equal(wire.peerUser(), process.getuid?.());
   const files = Array.from({ length: MAX_DESCRIPTORS + 2 }, () => openSync('/dev/null', 'r'));
   const before = openDescriptors();
-  wire.sendDescriptors([...files.slice(1), wire.fd]);
-  const got = successor.receiveDescriptors(files.length);
+  await wire.sendDescriptors([...files.slice(1), wire.fd]);
+  const got = await successor.receiveDescriptors(files.length);
   t.equal(openDescriptors(), before + files.length);
   t.equal(fstatSync(got.at(-1) ?? -1).ino, fstatSync(wire.fd).ino);
   for (const fd of [...files, ...got]) closeSync(fd);
@@ -108,7 +121,7 @@ linuxTest('sockets that accept clients at the ports are sent, and nothing else',
     connected.close();
     closeSync(udp.fd);
   });
-  const { sockets } = exchange(t, ends, [udp.port, connected.address().port], [port]);
+  const { sockets } = await exchange(t, ends, [udp.port, connected.address().port], [port]);
   t.match(
     new Set(sockets),
     new Set([
@@ -130,10 +143,10 @@ for (const when of ['it is looked at', 'it is sent'] as const) {
       isOpen &&= !isIt;
     };
     if (when === 'it is sent')
-      ends.rights.onSending = (descriptors) => close(descriptors.includes(closing.fd));
-    else ends.rights.onLooked = (fd) => close(fd === closing.fd);
-    const { sent, sockets } = exchange(t, ends, [closing.port, staying.port]);
-    t.match(sent, { ok: true, pid: 4711 });
+      ends.wire.onSending = (descriptors) => close(descriptors.includes(closing.fd));
+    else ends.wire.onLooked = (fd) => close(fd === closing.fd);
+    const { sent, sockets } = await exchange(t, ends, [closing.port, staying.port]);
+    t.match(sent, { pid: 4711 });
     if (when === 'it is looked at') t.match(sent, { inodes: [staying.inode] });
     t.same(
       sockets.map(({ port }) => port),
@@ -151,12 +164,30 @@ linuxTest('no read gives the kernel room for the name of the other socket', asyn
   };
   const ends = await connection(t);
   // The name of a socket that is bound, as that of the process that runs, may be longer than an IP address.
-  const reader = new Rights(new Sys({ ffi, c: { ...c, recvmsg } }));
+  const reader = new Wire(new Sys({ ffi, c: { ...c, recvmsg } }), ends.caller);
   for (const text of ['one', 'two']) {
-    ends.wire.say(text);
-    t.match(reader.receive(ends.successor.fd), { descriptors: [] });
+    await ends.wire.say(text);
+    t.type(reader.receive(), Uint8Array);
   }
   t.same(rooms, [0, 0]);
+});
+
+linuxTest('of a process that breaks the protocol nothing stays open', async (t) => {
+  const path = join(shortDir(t), 'socket');
+  const server = createServer({ pauseOnConnect: true }).listen(path);
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  const before = openDescriptors();
+  const called = once(server, 'connection');
+  const taken = takeOver(path);
+  const [socket] = (await called) as [Socket];
+  const wire = new Wire(newSys(), socket);
+  await wire.readLine();
+  await wire.say({ ok: true, pid: 1, sockets: 1, former: [], flows: [] });
+  await wire.sendDescriptors([wire.fd, wire.fd]);
+  t.match(await taken, { kind: 'failed', reason: /too many sockets/ });
+  socket.destroy();
+  await until(() => openDescriptors() === before);
 });
 
 linuxTest('an offer whose sessions are not complete is refused', async (t) => {

@@ -7,16 +7,15 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
-import { type Feed, nodeFeed, serviceFeed, sliceFeed } from '../../src/kube/feeds.ts';
-import { type Json, type ObjectName, isObject, keyOf, nameOf } from '../../src/kube/json.ts';
+import { type Json, isObject, keyOf } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
-import { listAll } from '../../src/kube/list.ts';
-import { ownNode } from '../../src/kube/map.ts';
-import { triggerTimes, watchFrom } from '../../src/kube/watch.ts';
+import { listAll, triggerTimes, watchFrom } from '../../src/kube/list-watch.ts';
+import { type Feed, nodeFeed, ownNode, serviceFeed, sliceFeed } from '../../src/kube/map.ts';
+import type { Selection } from '../../src/kube/resource.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import * as objects from '../support/fake-api/objects.ts';
-import { checkPassedOn } from '../support/api-rig.ts';
-import { SELECTION } from '../support/kube-rig.ts';
+import { checkPassedOn, contentOf } from '../support/api-rig.ts';
+import { SELECTION, startKubeRig } from '../support/kube-rig.ts';
 import { mutations, holdsAsync } from '../support/property.ts';
 
 const OBJECTS = [
@@ -55,25 +54,28 @@ class World {
   readonly store = new GlobalStore({ hasher });
   readonly #feeds: readonly Feed<never>[];
 
-  constructor() {
-    const selection = { ...SELECTION, serviceLabels: ['*'], nodeAnnotations: ['[a-z]*'] };
+  constructor(
+    selection: Selection = { ...SELECTION, serviceLabels: ['*'], nodeAnnotations: ['[a-z]*'] },
+  ) {
     const feeds = [serviceFeed(selection), sliceFeed(), nodeFeed(selection)];
     this.#feeds = feeds as unknown as Feed<never>[];
   }
 
-  take(raw: Json, gone: boolean): void {
+  /** `resource`: what it is of. Default: it is taken for each of them. */
+  take(raw: Json, gone = false, resource?: string): void {
     for (const feed of this.#feeds) {
-      let name: ObjectName;
+      if (feed.name !== (resource ?? feed.name)) continue;
+      let key: string;
       try {
-        name = nameOf(feed.kind, raw);
+        key = keyOf(feed.kind, raw);
       } catch (error) {
         if (!(error instanceof KpngError)) throw error;
         continue;
       }
-      const value = gone ? undefined : feed.decode(name, raw);
-      this.store.update((transaction) => feed.change(transaction, keyOf(name), value));
+      const value = gone ? undefined : feed.decode(raw);
+      this.store.update((transaction) => feed.change(transaction, key, value));
     }
-    ownNode('n1').decode({ namespace: '', name: 'n1' }, raw);
+    ownNode('n1').decode(raw);
   }
 
   /** Throws when clients could not take it. */
@@ -88,7 +90,7 @@ t.test('objects with any field values are stored and passed on, or refused', asy
     t,
     fc.asyncProperty(fc.array(oddObjects, { maxLength: 6 }), async (raws) => {
       const world = new World();
-      for (const raw of raws) world.take(raw, false);
+      for (const raw of raws) world.take(raw);
       world.passOn();
     }),
   );
@@ -163,9 +165,82 @@ t.test('any response to a list is read, or fails as a list does', async (t) => {
     fc.asyncProperty(mutations(PAGES), fc.integer({ min: 1, max: 50 }), async (sent, pieces) => {
       const world = new World();
       await onlyFailures(
-        listAll(resource, answering(sent, pieces), signal, (raw) => world.take(raw, false)),
+        listAll(resource, answering(sent, pieces), signal, (raw) => world.take(raw)),
       );
       world.passOn();
+    }),
+  );
+});
+
+const RESOURCES = ['services', 'endpointslices', 'nodes'] as const;
+
+const name = fc.constantFrom('web', 'api', 'dns');
+const zone = fc.constantFrom('', 'north', 'south');
+const isThere = fc.boolean();
+
+/** A change of one object, by its resource and key; undefined: it is gone. */
+type Change = readonly [(typeof RESOURCES)[number], string, objects.KubeObject | undefined];
+
+const serviceChange = fc.tuple(name, fc.nat(5), isThere).map(([name, ip, isThere]): Change => {
+  const key = `demo/${name}`;
+  return ['services', key, isThere ? objects.service(key, `10.96.0.${ip}`) : undefined];
+});
+
+const anyEndpoint = fc
+  .tuple(fc.nat(5), fc.boolean(), fc.option(fc.constantFrom('p', 'q')), zone)
+  .map(([ip, ready, pod, zone]) => {
+    const hints = { forZones: [{ name: zone }] };
+    return objects.endpoint(`10.1.0.${ip}`, { pod, zone, conditions: { ready }, hints });
+  });
+
+const sliceChange = fc
+  .tuple(
+    fc.constantFrom('demo/a', 'demo/b', 'demo/c', 'demo/d'),
+    fc.option(name),
+    fc.array(anyEndpoint, { maxLength: 4 }),
+    isThere,
+  )
+  .map(([key, service, endpoints, isThere]): Change => {
+    const object = isThere ? objects.slice(key, endpoints, { service }) : undefined;
+    return ['endpointslices', key, object];
+  });
+
+const nodeChange = fc
+  .tuple(fc.constantFrom('node-a', 'node-b'), zone, isThere)
+  .map(([name, zone, isThere]): Change => {
+    return ['nodes', name, isThere ? objects.node(name, zone) : undefined];
+  });
+
+t.test('over a real connection, with cuts, lost history and odd ends, all arrives', async (t) => {
+  const rig = await startKubeRig(t);
+  await rig.watching();
+  const trouble = fc.constantFrom('none', 'none', 'cut', 'compact', 'garbage', 'end', 'bookmark');
+  const steps = fc.array(fc.tuple(fc.oneof(serviceChange, sliceChange, nodeChange), trouble), {
+    minLength: 1,
+    maxLength: 20,
+  });
+  await holdsAsync(
+    t,
+    fc.asyncProperty(steps, async (list) => {
+      for (const [[resource, key, object], trouble] of list) {
+        if (object === undefined) rig.api.delete(resource, key);
+        else rig.api.upsert(resource, object);
+        const [watch] = rig.api.watches(resource);
+        if (trouble === 'cut') rig.api.cut();
+        else if (trouble === 'compact') rig.api.compact();
+        else if (trouble === 'garbage') watch?.raw('{"type":\n');
+        else if (trouble === 'end') watch?.end();
+        else if (trouble === 'bookmark') rig.api.bookmark();
+        await new Promise(setImmediate);
+      }
+      const wanted = new World(SELECTION);
+      for (const resource of RESOURCES) {
+        for (const object of rig.api.store.list(resource)) wanted.take(object, false, resource);
+      }
+      wanted.passOn();
+      const content = contentOf(wanted.store).join('\n');
+      await rig.advanceUntil(() => contentOf(rig.store).join('\n') === content, 1000);
+      return true;
     }),
   );
 });

@@ -49,13 +49,10 @@ for (const [what, limits] of Object.entries({
   objects: { maxObjects: 4 },
 })) {
   t.test(`a list whose pages never end is abandoned after so many ${what}`, async (t) => {
-    const { api, store, settled, failures, advanceUntil } = await watchFilled(t, {
-      limits,
-    });
-    const takeBack = [...Array(20).keys()].map((n) => {
-      const fault = { kind: 'body', text: page(n) } as const;
-      return api.fault({ fault, resource: 'services', verb: 'list', times: 1 });
-    });
+    const { api, store, settled, failures, advanceUntil } = await watchFilled(t, { limits });
+    const takeBack = [...Array(20).keys()].map((n) =>
+      api.fault(page(n), { resource: 'services', verb: 'list', times: 1 }),
+    );
     const before = lists(api);
     api.compact();
     for (const watch of api.watches('services')) watch.error(410, 'too old');
@@ -72,9 +69,7 @@ for (const [what, limits] of Object.entries({
 }
 
 t.test('objects that a watch adds count, too', async (t) => {
-  const { api, settled, failures } = await watchFilled(t, {
-    limits: { maxObjects: 3 },
-  });
+  const { api, settled, failures } = await watchFilled(t, { limits: { maxObjects: 3 } });
   const many = [1, 2, 3, 4].map((n) => service(`demo/s${n}`, '10.96.0.1'));
   for (const object of many) {
     api.upsert('services', object);
@@ -92,6 +87,23 @@ t.test('objects that a watch adds count, too', async (t) => {
   await until(() => failures.length === 1);
   t.match(failures[0], { kind: 'too-large', relist: true });
   await settled(...MORE);
+});
+
+t.test('an object above the limit is not lost once there are fewer', async (t) => {
+  const {
+    api,
+    settled,
+    failures,
+    advanceUntil,
+    lists: made,
+  } = await watchFilled(t, {
+    limits: { maxObjects: 3 },
+  });
+  for (const n of [1, 2, 3]) api.upsert('services', service(`demo/s${n}`, '10.96.0.1'));
+  await until(() => failures.length === 1);
+  api.delete('services', 'demo/s1');
+  await advanceUntil(() => made.length === 4);
+  await settled('demo/s2 10.96.0.1: ', 'demo/s3 10.96.0.1: ', ...STATE);
 });
 
 t.test('a watch that the server does not end is replaced by another one', async (t) => {

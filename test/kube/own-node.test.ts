@@ -1,7 +1,8 @@
 /** The node that a source works for: whether load balancers may use it. */
 import t from 'tap';
-import { kubeFailed, kubeNode, kubeWatching, type KubeNode } from '../../src/kube/events.ts';
-import { TO_BE_DELETED } from '../../src/kube/map.ts';
+import { kubeFailed, kubeNode, kubeWatching } from '../../src/kube/events.ts';
+import { sourceDisconnected } from '../../src/store/events.ts';
+import { type Ineligible, TO_BE_DELETED } from '../../src/kube/map.ts';
 import { node, type KubeObject } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
@@ -30,13 +31,9 @@ t.test('taint and deletion are reported once each, and when they end', async (t)
   });
   await until(() => watching.some(({ resource }) => resource === 'node'));
   t.same(told, [], 'an eligible node is no news');
-  const asked = api.requests.filter(({ query }) => query.get('fieldSelector') !== null);
-  t.same(
-    new Set(asked.map(({ query }) => query.get('fieldSelector'))),
-    new Set(['metadata.name=node-a']),
-    'of the other nodes no more is read than before',
-  );
-  const steps: [KubeObject, KubeNode['ineligible']][] = [
+  const asked = api.requests.map(({ query }) => query.get('fieldSelector'));
+  t.same(new Set(asked), new Set([null, 'metadata.name=node-a']), 'of other nodes no more is read');
+  const steps: [KubeObject, Ineligible][] = [
     [tainted('other', TO_BE_DELETED), 'tainted'],
     [tainted(TO_BE_DELETED), 'tainted'],
     // A node that disappears keeps its state.
@@ -51,10 +48,8 @@ t.test('taint and deletion are reported once each, and when they end', async (t)
     else api.upsert('nodes', object);
     await until(() => told.at(-1)?.ineligible === ineligible);
   }
-  t.same(
-    told.map(({ ineligible }) => ineligible),
-    ['tainted', undefined, 'deleted', undefined],
-  );
+  const causes = told.map(({ ineligible }) => ineligible);
+  t.same(causes, ['tainted', undefined, 'deleted', undefined]);
 });
 
 t.test('the networks of the node’s pods are passed on when they change', async (t) => {
@@ -75,11 +70,13 @@ t.test('the networks of the node’s pods are passed on when they change', async
 
 t.test('if the server does not return the node, everything else works', async (t) => {
   const failed = collect(t, kubeFailed);
-  const { source, api } = await startKubeRig(t, {
+  const lost = collect(t, sourceDisconnected);
+  const { store } = await startKubeRig(t, {
     source: { nodeName: 'node-a' },
     prepare: (api) => api.deny('nodes'),
   });
   await until(() => failed.some(({ resource }) => resource === 'node'));
-  t.ok(api.requests.length > 0);
-  t.notOk(source.snapshot().failures.has('node'), 'it is no part of the state');
+  await until(() => store.synced);
+  const lists = lost.map(({ error }) => /^list \w+/.exec(error.message)?.[0]);
+  t.strictSame(new Set(lists), new Set(['list nodes']), 'it is no part of the state');
 });

@@ -2,6 +2,7 @@
 import t from 'tap';
 import { sourceDisconnected } from '../../src/store/events.ts';
 import { service } from '../support/fake-api/objects.ts';
+import type { FakeApi } from '../support/fake-api/server.ts';
 import {
   MORE,
   STATE,
@@ -15,24 +16,24 @@ import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
 t.test('429 and 503: retried only after the requested delay, which has a limit', async (t) => {
-  for (const [code, retryAfter, retryInMs] of [
-    [429, 7, 8000],
-    [503, 7, 8000],
-    [429, 31_536_000, 301_000],
+  for (const [resource, code, retryAfter, retryInMs] of [
+    ['services', 429, 7, 8000],
+    ['nodes', 503, 7, 8000],
+    ['services', 429, 31_536_000, 301_000],
   ] as const) {
     const { api, clock, store, failures, advanceUntil } = await startKubeRig(t, {
       prepare(api) {
         fill(api);
-        const fault = { kind: 'status', reply: { code, retryAfter } } as const;
-        api.fault({ fault, resource: 'services', times: 1 });
+        api.fault({ code, retryAfter }, { resource, times: 1 });
       },
     });
-    await until(() => failures.length === 1);
+    await until(() => failures.length === 1 && api.watches().length === 2);
+    t.notOk(store.synced);
     t.match(failures, [{ kind: code === 429 ? 'throttled' : 'server', retryInMs }]);
     const before = clock.now();
     await advanceUntil(() => store.synced);
     t.ok(clock.now() - before >= retryInMs);
-    t.equal(lists(api), 2);
+    t.equal(lists(api, resource), 2);
   }
 });
 
@@ -108,11 +109,8 @@ t.test('a list that cannot be continued starts over', async (t) => {
       for (let i = 0; i < 30; i += 1) api.upsert('services', service(`demo/s${i}`, `10.96.1.${i}`));
       const reply = { code: 410, message: 'The provided continue parameter is too old' };
       // The first page is good, the second is refused.
-      for (const fault of [
-        { kind: 'wait', until: Promise.resolve() },
-        { kind: 'status', reply },
-      ] as const) {
-        api.fault({ fault, resource: 'services', times: 1 });
+      for (const fault of [Promise.resolve(), reply]) {
+        api.fault(fault, { resource: 'services', times: 1 });
       }
     },
   });
@@ -124,16 +122,30 @@ t.test('a list that cannot be continued starts over', async (t) => {
 });
 
 t.test('a server restored to an older state is listed again', async (t) => {
-  const { api, settled, failures, advanceUntil } = await watchFilled(t);
+  const metadata = { resourceVersion: '5' };
+  const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
   const message = 'Too large resource version: 2000, current: 1000';
-  const fault = { kind: 'status', reply: { code: 504, message } } as const;
-  api.fault({ fault, resource: 'services', verb: 'watch', times: 1 });
-  api.cut();
-  await advanceUntil(() => failures.some(({ relist }) => relist));
-  t.match(failures.at(-1), { kind: 'gone' });
-  addApi(api);
-  await advanceUntil(() => api.watches().length === 3);
-  await settled(...MORE);
+  for (const [restore, problem] of [
+    [
+      (api: FakeApi) => api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`),
+      /went back from version \d+ to 5$/,
+    ],
+    [
+      (api: FakeApi) => {
+        api.fault({ code: 504, message }, { resource: 'services', verb: 'watch', times: 1 });
+        api.cut();
+      },
+      /Too large resource version/,
+    ],
+  ] as const) {
+    const { api, settled, failures, advanceUntil } = await watchFilled(t);
+    restore(api);
+    await advanceUntil(() => failures.some(({ relist }) => relist));
+    t.match(failures.at(-1), { kind: 'gone', error: { message: problem } });
+    addApi(api);
+    await advanceUntil(() => api.watches().length === 3 && lists(api) === 2);
+    await settled(...MORE);
+  }
 });
 
 t.test('after a restore, equal versions have different contents', async (t) => {
@@ -143,8 +155,7 @@ t.test('after a restore, equal versions have different contents', async (t) => {
   const relist = async (resourceVersion: string): Promise<void> => {
     const before = failures.length;
     const list = { kind: 'ServiceList', metadata: { resourceVersion }, items: [restored] };
-    const fault = { kind: 'body', text: JSON.stringify(list) } as const;
-    api.fault({ fault, resource: 'services', verb: 'list', times: 1 });
+    api.fault(JSON.stringify(list), { resource: 'services', verb: 'list', times: 1 });
     api.watches('services')[0]?.raw('garbage\n');
     await until(() => failures.length > before);
     const lists = api.requests.length;
@@ -155,15 +166,4 @@ t.test('after a restore, equal versions have different contents', async (t) => {
   t.equal(store.revision, revision, 'a version that is known is not even looked at');
   await relist('1');
   await settled('demo/web 10.96.0.99: 10.1.0.5@node-a', 'node node-a north');
-});
-
-t.test('a watch with an older version than at its start: the server was restored', async (t) => {
-  const { api, settled, failures, advanceUntil } = await watchFilled(t);
-  const metadata = { resourceVersion: '5' };
-  const bookmark = { type: 'BOOKMARK', object: { kind: 'Service', apiVersion: 'v1', metadata } };
-  api.watches('services')[0]?.raw(`${JSON.stringify(bookmark)}\n`);
-  await until(() => failures.length === 1);
-  t.match(failures[0], { kind: 'gone', error: { message: /went back from version \d+ to 5$/ } });
-  await advanceUntil(() => lists(api) === 2);
-  await settled(...STATE);
 });

@@ -1,8 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import t, { type Test } from 'tap';
-import { ApiAccess } from '../../src/kube/access.ts';
-import { KubeApi, type ApiRequest } from '../../src/kube/api.ts';
+import { KubeApi } from '../../src/kube/api.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS, Reviews } from '../../src/kube/reviews.ts';
@@ -16,9 +15,10 @@ async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: 
   api.reviews.allowed.set('monitoring', ['/metrics']);
   const limits = DEFAULT_KUBE_LIMITS;
   const clock = new FakeClock();
-  const access = await ApiAccess.open({ kubeconfig: '', server: api.url, env: {}, limits, clock });
-  t.teardown(() => access.close());
-  const reviews = new Reviews(new KubeApi(access, 'test'));
+  const config = { kubeconfig: '', server: api.url, env: {}, userAgent: 'test' };
+  const client = await KubeApi.open({ ...config, limits, clock });
+  t.teardown(() => client.close());
+  const reviews = new Reviews(client);
   return { api, reviews, clock };
 }
 
@@ -55,45 +55,37 @@ t.test('any failure denies access and is not cached', async (t) => {
   t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
 });
 
-t.test('the cache and the concurrent reviews are limited', async (t) => {
-  const waiting: (() => void)[] = [];
-  let asked = 0;
-  const api = {
-    clock: new FakeClock(),
-    get(_request: ApiRequest): Promise<never> {
-      asked += 1;
-      const { promise, reject } = Promise.withResolvers<never>();
-      waiting.push(() => reject(new KubeFailure('server', 'not now')));
-      return promise;
-    },
+/** Reviews by a server that gives this answer. */
+function reviewsBy(answer: () => Promise<string>) {
+  const counter = { asked: 0 };
+  const get = async (): Promise<IncomingMessage> => {
+    counter.asked += 1;
+    return Readable.from([Buffer.from(await answer())]) as IncomingMessage;
   };
-  const reviews = new Reviews(api);
+  return { counter, reviews: new Reviews({ clock: new FakeClock(), get }) };
+}
+
+t.test('concurrent reviews are limited', async (t) => {
+  const { promise, reject } = Promise.withResolvers<string>();
+  const { counter, reviews } = reviewsBy(() => promise);
   const asking = Array.from({ length: REVIEW_LIMITS.maxPending }, (_, n) =>
-    reviews.review(`token-${n}`, '/metrics').catch((error: unknown) => error),
+    reviews.review(`token-${n}`, '/metrics'),
   );
+  const ended = Promise.allSettled(asking);
   await t.rejects(reviews.review('one-more', '/metrics'), /too many clients/);
-  t.equal(asked, REVIEW_LIMITS.maxPending);
-  for (const end of waiting) end();
-  await Promise.all(asking);
+  reject(new KubeFailure('server', 'not now'));
+  await ended;
   const long = 'x'.repeat(REVIEW_LIMITS.maxTokenChars + 1);
   t.equal(await reviews.review(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
-  t.equal(asked, REVIEW_LIMITS.maxPending);
+  t.equal(counter.asked, REVIEW_LIMITS.maxPending);
 });
 
 t.test('of many reviews the latest are cached', async (t) => {
-  let asked = 0;
   let body = '{"status":{"authenticated":false}}';
-  const api = {
-    clock: new FakeClock(),
-    get: async () => {
-      asked += 1;
-      return Readable.from([Buffer.from(body)]) as IncomingMessage;
-    },
-  };
-  const reviews = new Reviews(api);
+  const { counter, reviews } = reviewsBy(async () => body);
   for (let n = 0; n <= REVIEW_LIMITS.maxRemembered; n += 1) await reviews.review(`t${n}`, '/');
   await reviews.review('t1', '/');
-  t.equal(asked, REVIEW_LIMITS.maxRemembered + 1);
+  t.equal(counter.asked, REVIEW_LIMITS.maxRemembered + 1);
   body = '<html>';
   // It was evicted.
   await t.rejects(reviews.review('t0', '/'), /response is not JSON/);

@@ -3,9 +3,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import t from 'tap';
-import { exposition, type Families } from '../../src/observe/exposition.ts';
-import { labelsOf } from '../../src/observe/metric-table.ts';
-import { addProcessMetrics, metricTable } from '../../src/observe/metrics.ts';
+import { exposition, type Family } from '../../src/observe/exposition.ts';
+import { PROCESS_METRICS } from '../../src/observe/metric-table.ts';
+import { addProcessMetrics } from '../../src/observe/metrics.ts';
 import {
   ENDPOINT_FAMILIES,
   servicePortFamilies,
@@ -18,7 +18,7 @@ import { measuredPort, parseMetrics } from '../support/metrics-page.ts';
 
 const SRC = join(import.meta.dirname, '..', '..', 'src');
 
-const CHANNEL = /export const \w+ = typedChannel<(\w+)>\(\s*'([^']+)',?\s*\)/g;
+const CHANNEL = /export const \w+ = typedChannel<(\w+|\{[^]*?\})>\(\s*'([^']+)',?\s*\)/g;
 
 /** Every channel of src/ with the fields of its events, as the page has them. */
 function eventChannels(): { readonly channel: string; readonly fields: string }[] {
@@ -34,21 +34,25 @@ function eventChannels(): { readonly channel: string; readonly fields: string }[
   });
 }
 
-/** The fields of a type, and their types unless they are texts. */
+/** The fields of a type, of which there is the name or the text, and their types unless they are texts. */
 function fieldsOf(type: string, source: string): string[] {
+  if (type.startsWith('{')) return fieldsIn(type.slice(1, -1));
   const alias = new RegExp(`^(?:export )?type ${type} = (\\w+);`, 'm').exec(source)?.[1];
   if (alias !== undefined) return fieldsOf(alias, source);
   const head = `^(?:export )?interface ${type}(?: extends (\\w+))? \\{\n([^]*?)\n\\}`;
   const [found, parent, body = ''] = new RegExp(head, 'm').exec(source) ?? [];
   if (found === undefined) throw new Error(`${type} is not in this file`);
-  const bare = body.replaceAll(/\/\*\*[^]*?\*\//g, '');
-  const fields = [...bare.matchAll(/^ {2}(\w+)(\??):\s+([^]*?);$/gm)];
-  const own = fields.map(([, name = '', optional, options = '']) => {
-    const one = options.replaceAll(/\s+/g, ' ').replace(/^\| /, '');
+  return [...(parent === undefined ? [] : fieldsOf(parent, source)), ...fieldsIn(body)];
+}
+
+function fieldsIn(body: string): string[] {
+  const fields = body.replaceAll(/\/\*\*[^]*?\*\//g, '').split(/;(?![^{}]*\})/);
+  return fields.flatMap((field) => {
+    const [, name = '', optional, options = ''] = /^\s*(\w+)(\??):\s+([^]*)$/.exec(field) ?? [];
+    const one = options.replaceAll(/\s+/g, ' ').replace(/^\| /, '').trim();
     if (optional === '' && one === 'string') return name;
-    return `${name}: ${one}${optional === '' ? '' : ' | undefined'}`;
+    return name === '' ? [] : `${name}: ${one}${optional === '' ? '' : ' | undefined'}`;
   });
-  return [...(parent === undefined ? [] : fieldsOf(parent, source)), ...own];
 }
 
 const REFERENCE = join(SRC, '..', 'docs', 'reference');
@@ -74,7 +78,7 @@ const ENDPOINT: CountedEndpoint = {
 };
 
 /** Every metric of a part of the page: type and labels, by name; the labels with their values. */
-function familiesOf<Item>(families: Families<Item>, item: Item) {
+function familiesOf<Item>(families: readonly Family<Item>[], item: Item) {
   const text = [...exposition(families, [item], () => '')].join('');
   const { types, samples } = parseMetrics(text);
   return [...types].map(([name, type]) => {
@@ -107,8 +111,8 @@ t.test('docs/reference/metrics.md has every metric with its type and labels', as
   const others = documentedMetrics(page)
     .filter(({ name }) => !perItem.has(name) && !isOfLibrary(name))
     .map(({ name, type, labels }) => ({ name, type, labels: labels.toSorted() }));
-  const table = Object.entries(metricTable()).map(([name, metric]) => {
-    return { name, type: metric.type, labels: labelsOf(metric).sort() };
+  const table = Object.values(PROCESS_METRICS).map(({ name, type, labels }) => {
+    return { name, type, labels: labels.toSorted() };
   });
   t.same(byName(others), byName(table));
   if (process.platform !== 'linux') return;

@@ -1,23 +1,15 @@
 /** Metrics that depend on time; events.test.ts has those that count events. */
-import { Registry } from 'prom-client';
 import t, { type Test } from 'tap';
 import { kubeReceived, kubeTriggered } from '../../src/kube/events.ts';
-import { eventMetrics } from '../../src/observe/event-metrics.ts';
-import { register } from '../../src/observe/metric-table.ts';
 import { proxierSynced } from '../../src/proxier/events.ts';
 import * as store from '../../src/store/events.ts';
-import { Subscriptions } from '../../src/util/channel.ts';
-import { parseMetrics } from '../support/metrics-page.ts';
+import { eventRegistry, parseMetrics } from '../support/metrics-page.ts';
 
 const T0 = Date.UTC(2026, 0, 1);
 
 function setup(t: Test) {
-  const registry = new Registry();
-  const subscriptions = new Subscriptions();
-  t.teardown(() => subscriptions.end());
   const clock = { now: T0 };
-  const now = (): number => clock.now;
-  register(registry, subscriptions, eventMetrics(now, now));
+  const registry = eventRegistry(t, () => clock.now);
   const page = async () => parseMetrics(`${await registry.metrics()}\n`);
   return { clock, page };
 }
@@ -52,7 +44,11 @@ t.test('a change is measured from when it was made until it is in place', async 
     [0, 1, 2],
   );
   const sync = 'kubeproxy_sync_proxy_rules_duration_seconds_bucket';
-  t.same([all.value(sync, { le: '0.032' }), all.value(sync, { le: '0.064' })], [0, 1]);
+  t.same(
+    ['0.001', '0.032', '0.064', '16.384'].map((le) => all.value(sync, { le })),
+    [0, 0, 1, 1],
+  );
+  t.equal(all.value('kpng_userspace_api_watchers', { api: 'local' }), 0, 'from the start');
   inPlace();
   await measured('each once');
   arrives();

@@ -1,27 +1,24 @@
 /** What comes of each event: its log lines, the metrics that change, and the health. */
-import { Registry } from 'prom-client';
 import t from 'tap';
 import * as config from '../../src/config/events.ts';
 import { KpngError, type ErrorCode } from '../../src/errors.ts';
 import * as file from '../../src/file/events.ts';
 import * as kube from '../../src/kube/events.ts';
-import { eventMetrics } from '../../src/observe/event-metrics.ts';
 import { followEvents, Health } from '../../src/observe/health.ts';
-import { DATA_PATH_RULES } from '../../src/observe/log-data-path.ts';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
 import { SINK_RULES } from '../../src/observe/log-sinks.ts';
 import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
-import { register } from '../../src/observe/metric-table.ts';
 import * as portals from '../../src/portal/events.ts';
 import * as proxier from '../../src/proxier/events.ts';
 import * as events from '../../src/proxysocket/events.ts';
 import * as server from '../../src/server/events.ts';
 import * as sinks from '../../src/sinks/events.ts';
 import * as store from '../../src/store/events.ts';
-import { Subscriptions, type TypedChannel } from '../../src/util/channel.ts';
-import { httpLimitReached } from '../../src/util/http-limits.ts';
+import type { TypedChannel } from '../../src/util/channel.ts';
+import { httpLimitReached } from '../../src/util/http-connections.ts';
 import { certificateOutdated } from '../../src/util/tls-files.ts';
 import { captureLog, type LogLine } from '../support/captured-log.ts';
+import { eventRegistry } from '../support/metrics-page.ts';
 
 const why = (code: ErrorCode): KpngError => new KpngError(code, 'why');
 const [source, path, peer, servicePort] = ['the source', '/a/path', '10.9.0.1:5', 'ns/web:http'];
@@ -57,7 +54,7 @@ const pick = { sourceAddress: 'C', sticky: false, endpoints: 2, attempt: 1 };
 const carried = { bytesIn: 78, bytesOut: 1234, durationMs: 1500.4 };
 const session = { servicePort, remoteAddress: 'C', endpoint: 'E' };
 const error = new Error('a crash');
-const unbound = { code: 'KPNG_LISTEN_PERMISSION', error, retryInMs: 1000.7 };
+const unbound = { code: 'KPNG_LISTEN_PERMISSION', error, retryInMs: 1000.7 } as const;
 const denied = why('KPNG_LISTEN_PERMISSION');
 const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
 const client = { servicePort, protocol: 'TCP', remoteAddress: 'C' } as const;
@@ -344,6 +341,7 @@ error: Failed to start proxy for service servicePortName=ns/web:http protocol=TC
 info 2: Stopped listening for service servicePortName=ns/web:http protocol=TCP address=[::1]:80 traffic=internal
 error: Invalid source range; it admits no client servicePortName=ns/web:http range=10.0.0.0/99
 warn: Limit reached limit=max-connections value=10
++ limit_reached_total{limit="max-connections"} 1
 warn: Below the limit again limit=max-connections value=10
 error: Data-plane worker crashed; its connections are closed err=a crash
 + engine_faults_total{what="worker-lost"} 1
@@ -357,12 +355,9 @@ error: Event queue overflowed; some events were not reported err=a crash
 
 t.test('each event has its log lines and changes its metrics', async (t) => {
   const { log, lines } = await captureLog(4);
-  const registry = new Registry();
-  const subscriptions = new Subscriptions();
   const now = (): number => 60_000;
-  register(registry, subscriptions, eventMetrics(now, now));
-  t.teardown(subscribeLog(log, [...DATA_PATH_RULES, ...SOURCE_RULES, ...SINK_RULES]));
-  t.teardown(() => subscriptions.end());
+  const registry = eventRegistry(t, now);
+  t.teardown(subscribeLog(log, [...SOURCE_RULES, ...SINK_RULES]));
   const health = new Health(now);
   t.teardown(followEvents(health));
   health.synced();

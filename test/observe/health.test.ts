@@ -1,7 +1,6 @@
 import t from 'tap';
 import { Health } from '../../src/observe/health.ts';
-import { noStates } from '../../src/observe/service-state.ts';
-import { NO_TRAFFIC, type ServiceSummary } from '../../src/observe/service-summary.ts';
+import { NO_TRAFFIC, noStates, type ServiceSummary } from '../../src/observe/service-state.ts';
 import {
   type HealthFacts,
   PROBES,

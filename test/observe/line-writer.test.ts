@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import * as fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { LineWriter } from '../../src/observe/line-writer.ts';
+import { lineWriter } from '../../src/observe/line-writer.ts';
 import { holds } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
@@ -12,7 +12,7 @@ function pipe(room: number) {
   let free = room;
   let read = '';
   let pauses = 0;
-  const writer = new LineWriter({
+  const write = lineWriter({
     write(bytes) {
       const size = Math.min(free, bytes.length);
       if (size === 0) throw Object.assign(new Error('busy'), { code: 'EAGAIN' });
@@ -24,7 +24,7 @@ function pipe(room: number) {
     lostLine: (count) => `lost ${count}\n`,
   });
   return {
-    writer,
+    write,
     drain: (bytes: number) => void (free += bytes),
     read: () => read,
     pauses: () => pauses,
@@ -32,9 +32,9 @@ function pipe(room: number) {
 }
 
 t.test('a reader that is stuck holds the process up once, for a moment', (t) => {
-  const { writer, read, pauses } = pipe(4);
-  writer.write('one\n');
-  for (let n = 0; n < 1000; n += 1) writer.write('two\n');
+  const { write, read, pauses } = pipe(4);
+  write('one\n');
+  for (let n = 0; n < 1000; n += 1) write('two\n');
   t.equal(read(), 'one\n');
   t.equal(pauses(), 50);
   t.end();
@@ -45,13 +45,13 @@ t.test('whatever the reader does: whole lines in order, and every lost one is co
   holds(
     t,
     fc.property(steps, fc.integer({ min: 0, max: 40 }), (drains, room) => {
-      const { writer, read, drain } = pipe(room);
+      const { write, read, drain } = pipe(room);
       for (const [n, bytes] of drains.entries()) {
-        writer.write(`line ${n}\n`);
+        write(`line ${n}\n`);
         drain(bytes);
       }
       drain(10_000);
-      writer.write('end\n');
+      write('end\n');
       const lines = read().trimEnd().split('\n');
       let expected = 0;
       for (const line of lines.slice(0, -1)) {

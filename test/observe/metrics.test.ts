@@ -91,7 +91,7 @@ t.test('no name breaks the page', async (t) => {
 t.test('numbers that are none are spelt as Prometheus wants them', async (t) => {
   const write: Family<number>['write'] = (value, out) => out(value);
   const values = [1.5, 1e21, Number.NaN, Infinity, -Infinity];
-  const page = exposition({ x: { type: 'gauge', help: 'x', write } }, values, () =>
+  const page = exposition([{ type: 'gauge', name: 'x', help: 'x', write }], values, () =>
     label('a', 'b'),
   );
   const spelt = ['1.5', '1e+21', 'NaN', '+Inf', '-Inf'].map((value) => `x{a="b"} ${value}\n`);
@@ -163,7 +163,7 @@ t.test('endpoints that were used have series on request, within a bound', async 
   );
   const busy = endpoint('busy', { active: 2, connections: 3, bytesIn: 4, bytesOut: 5 });
   const endpoints = [endpoint('idle', {}), endpoint('dead', { errors: 6 }), busy, ...used];
-  const dataPath = { inspect: async () => ({ ...NOTHING, endpoints }) };
+  const dataPath = { engine: { inspect: async () => ({ ...NOTHING, endpoints }) } };
   const found = await startMetrics(t, [measuredPort(servicePort)], dataPath, {
     perEndpoint: true,
   }).page();

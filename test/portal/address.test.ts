@@ -2,68 +2,20 @@ import t from 'tap';
 import { AddressPortal } from '../../src/portal/address.ts';
 import { exits } from '../support/fake-exec.ts';
 import { KeeperRig } from '../support/keeper-rig.ts';
-import { listening, portal, wants } from '../support/portals.ts';
+import { listening, wants } from '../support/portals.ts';
 
 const host = [
   { address: '127.0.0.1', loopback: true },
   { address: '192.0.2.7', loopback: false },
 ];
-const dual = [...host, { address: '::1', loopback: true }];
-
-t.test('it listens on the addresses of the service, each for its kind of traffic', async (t) => {
-  const all = [
-    'clusterIP 10.0.0.1:80',
-    'clusterIP fd00::1:80',
-    'externalIP 192.0.2.7:80',
-    'loadBalancerIP 192.0.2.8:80',
-    'nodePort 30080',
-  ];
-  const own = [
-    '10.0.0.1:80 internal',
-    'fd00::1:80 internal',
-    '192.0.2.7:80 external',
-    '192.0.2.8:80 external',
-  ];
-  const chosen = ['127.0.0.0/8', '192.0.2.9'];
-  for (const [nodePortAddresses, addresses, expected] of [
-    [[], host, ['0.0.0.0']],
-    [[], dual, ['0.0.0.0', '::']],
-    [chosen, dual, ['127.0.0.1', '192.0.2.9']],
-  ] as const) {
-    const subject = new AddressPortal({ nodePortAddresses, interfaces: () => addresses });
-    const guarded = portal('loadBalancerIP 192.0.2.8:81', ['192.0.2.0/24']);
-    const plan = subject.plan([wants('d/web', ...all, guarded)], []);
-    const onNode = expected.map((address) => `${address}:30080 external`);
-    t.same(listening(plan), { 'd/web': [...own, ...onNode, '192.0.2.8:81 external'] });
-    const ranges = plan.get('d/web')?.map(({ sourceRanges }) => sourceRanges);
-    t.same(ranges?.at(-1), ['192.0.2.0/24'], 'source ranges reach the listener, and no other');
-    t.same(ranges?.filter(Boolean).length, 1);
-    t.same(subject.problems(), []);
-  }
-});
 
 t.test('it chooses no ports, so syncs do not ask the engine for taken ones', async (t) => {
-  t.notOk('portTaken' in new AddressPortal({ interfaces: () => host }));
+  t.notOk(new AddressPortal({ interfaces: () => host }).choosesPorts);
 });
 
-t.test('N2: a conflict names the holder, and ends when the holder is removed', async (t) => {
+t.test('reports a service port that is in its own way', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
-  subject.plan([wants('d/old', 'nodePort 30080')], []);
-  const plan = subject.plan(
-    [
-      wants('d/new', 'clusterIP 10.0.0.1:80', 'nodePort 30080'),
-      wants('d/udp', 'nodePort 30080/UDP'),
-    ],
-    [],
-  );
-  // kube-proxy leaves out all that follows.
-  const udp = { 'd/udp': ['0.0.0.0:30080 external'] };
-  t.same(listening(plan), { 'd/new': ['10.0.0.1:80 internal'], ...udp });
-  const code = 'KPNG_PORTAL_CONFLICT';
-  const message = 'd/new cannot have 0.0.0.0:30080/TCP: d/old has it';
-  t.match(subject.problems(), [{ servicePort: 'd/new', code, message }]);
-  const freed = subject.plan([wants('d/self', 'nodePort 1', 'externalIP 10.0.0.1:1')], ['d/old']);
-  t.same(listening(freed)['d/new'], ['10.0.0.1:80 internal', '0.0.0.0:30080 external']);
+  subject.plan([wants('d/self', 'nodePort 1', 'externalIP 10.0.0.1:1')], []);
   t.match(subject.problems(), [
     { message: /d\/self .* another of its own addresses is in the way/ },
   ]);
@@ -107,26 +59,23 @@ t.test('when the host’s addresses change, node ports follow with the next plan
   t.same(subject.problems(), []);
 });
 
-t.test(
-  'addresses are added, except for loopback ones; a failure fails only the commit',
-  async (t) => {
-    const rig = new KeeperRig(t);
-    const portal = new AddressPortal({ keeper: rig.keeper });
-    rig.ip.broken = exits('RTNETLINK answers: Operation not permitted\n');
-    const own = ['externalIP 127.0.0.10:80', 'externalIP ::1:80', 'nodePort 30080'];
-    portal.plan([wants('d/a', ...own, 'clusterIP 10.96.0.1:80')], []);
-    await portal.prepare();
-    await t.rejects(portal.commit(), { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
-    rig.ip.broken = undefined;
-    await portal.prepare();
-    await portal.commit();
-    t.same(rig.ip.addresses('kpng0'), ['10.96.0.1/32']);
-    rig.ip.refuses = () => 'No thanks.';
-    portal.plan([wants('d/b', 'clusterIP 10.96.0.2:80')], []);
-    await portal.prepare();
-    t.match(portal.problems(), [{ servicePort: 'd/b', code: 'KPNG_PORTAL_FAILED' }]);
-  },
-);
+t.test('addresses but loopback ones are added; a failure fails the commit', async (t) => {
+  const rig = new KeeperRig(t);
+  const portal = new AddressPortal({ keeper: rig.keeper });
+  rig.ip.broken = exits('RTNETLINK answers: Operation not permitted\n');
+  const own = ['externalIP 127.0.0.10:80', 'externalIP ::1:80', 'nodePort 30080'];
+  portal.plan([wants('d/a', ...own, 'clusterIP 10.96.0.1:80')], []);
+  await portal.prepare();
+  await t.rejects(portal.commit(), { code: 'KPNG_PORTAL_PERMISSION', message: /CAP_NET_ADMIN/ });
+  rig.ip.broken = undefined;
+  await portal.prepare();
+  await portal.commit();
+  t.same(rig.ip.addresses('kpng0'), ['10.96.0.1/32']);
+  rig.ip.refuses = () => 'No thanks.';
+  portal.plan([wants('d/b', 'clusterIP 10.96.0.2:80')], []);
+  await portal.prepare();
+  t.match(portal.problems(), [{ servicePort: 'd/b', code: 'KPNG_PORTAL_FAILED' }]);
+});
 
 t.test('node ports are not opened on service addresses', async (t) => {
   const rig = new KeeperRig(t);

@@ -4,7 +4,6 @@ import {
   type Command,
   dryExec,
   ExecError,
-  type ExecFailure,
   printable,
   shellText,
   systemExec,
@@ -50,6 +49,9 @@ t.test('a program that fails says why', async (t) => {
   // It does not read its input, either.
   const silent = await failureOf(node('process.exit(4)', { stdin: 'x'.repeat(10_000_000) }));
   t.match(silent, { failure: 'exit', exitCode: 4, message: /: it ended with code 4$/ });
+  const ended = await failureOf(node('process.kill(process.pid, "SIGKILL")'));
+  // On Windows, it exits with 1.
+  t.match(ended, { failure: 'exit', message: /: it ended with (?:a signal|code 1)$/ });
 });
 
 t.test('a program that is missing, or may not be run', async (t) => {
@@ -87,45 +89,51 @@ t.test('prints commands as a shell takes them', async (t) => {
   t.equal(shellText({ file: 'x', args: ["it's"], stdin: '' }), `x 'it'\\''s' <<'EOF'\nEOF\n`);
 });
 
-t.test(
-  'a dry run runs nothing, and knows the addresses and interfaces of the host, and those it would have made',
-  async (t) => {
-    const printed: string[] = [];
-    const exec = dryExec(async (text) => void printed.push(text));
-    t.same(await exec({ file: 'no-such-program', args: ['x'] }), { stdout: '', stderr: '' });
-    t.same(printed.splice(0), ['no-such-program x\n']);
-    const { ours, others } = await new LinuxInterface('kpng-dry-run', exec).open();
-    t.same([...ours], []);
-    const known = Object.values(networkInterfaces()).flatMap((list = []) => list);
-    t.same(
-      new Set(others.map(({ address }) => address)),
-      new Set(known.map((each) => each.address)),
-    );
-    t.equal(printed.length, 3, 'a listing, the interface, and another listing');
-    await new LinuxInterface('lo', exec).open();
-    t.equal(printed.length, 4, 'what is there is not made');
-  },
-);
+t.test('a dry run runs nothing, and knows the addresses and interfaces of the host', async (t) => {
+  const printed: string[] = [];
+  const exec = dryExec(async (text) => void printed.push(text));
+  t.same(await exec({ file: 'no-such-program', args: ['x'] }), { stdout: '', stderr: '' });
+  t.same(printed.splice(0), ['no-such-program x\n']);
+  const { ours, others } = await new LinuxInterface('kpng-dry-run', exec).open();
+  t.same([...ours], []);
+  const known = Object.values(networkInterfaces()).flatMap((list = []) => list);
+  t.same(new Set(others.map(({ address }) => address)), new Set(known.map((each) => each.address)));
+  t.equal(printed.length, 3, 'a listing, the interface, and another listing');
+  await new LinuxInterface('lo', exec).open();
+  t.equal(printed.length, 4, 'what is there is not made');
+});
 
-const TOOLS = {
-  nft: (cause: unknown, doing: string) => toolFailure(cause, doing, NFT),
-  'iptables-nft-restore': iptablesFailure,
-} as const;
+/** What the programs print: nft 1.0.6, and iptables 1.8.9 of both flavours. Their code, what is to blame, and our message. */
+const MESSAGES = String.raw`
+nft | Operation not permitted (you must be root)\nnetlink: Error: cache initialization failed: Operation not permitted\n | PERMISSION host | ^doing: nft says "Operation not permitted \(you must be root\)"; give the process .*CAP_NET_ADMIN
+nft | nft: Unable to initialize Netlink socket: Protocol not supported\n | UNSUPPORTED host | no nf_tables; use another --portal
+nft | /dev/stdin:1:53-71: Error: Could not process rule: No such file or directory\n | FAILED content | ^doing: nft says "/dev/stdin:1:53-71: Error: Could not process rule: No such file or directory"$
+nft | | FAILED content | says ""$
+iptables | iptables-nft-restore v1.8.9 (nf_tables): Could not fetch rule set generation id: Permission denied (you must be root)\n | PERMISSION host | ^doing: iptables-nft-restore says ".*Permission denied \(you must be root\)"; give .*CAP_NET_ADMIN
+iptables | Fatal: can't open lock file /run/xtables.lock: Permission denied\n | PERMISSION host | lock file
+iptables | Fatal: can't open lock file /run/xtables.lock: Read-only file system\n | FAILED host | mount /run/xtables\.lock of the host
+iptables | Can't lock /run/xtables.lock: Resource temporarily unavailable\nAnother app is currently holding the xtables lock. Stopped waiting after 5s.\n | LOCKED host | says "Another app .*another program is changing the rules
+iptables | iptables-restore v1.8.9 (legacy): iptables-restore: unable to initialize table 'nat'\nError occurred at line: 1\nTry 'iptables-restore -h' for more information.\n | UNSUPPORTED host | says ".*unable to initialize table 'nat'" about "\*nat"; .*--iptables-flavor
+iptables | iptables v1.8.9 (legacy): can't initialize iptables table 'nat': Table does not exist (do you need to insmod?)\nPerhaps iptables or your kernel needs to be upgraded.\n | UNSUPPORTED host | Table does not exist
+iptables | iptables-nft-restore v1.8.9 (nf_tables): \nline 1: TABLE_ADD failed (Operation not supported): table nat\n | UNSUPPORTED host | TABLE_ADD failed \(Operation not supported\)
+iptables | # Warning: iptables-legacy tables present, use iptables-legacy-restore to see them\niptables-nft-restore v1.8.9 (nf_tables): Couldn't load match 'conntrack':No such file or directory\n\nError occurred at line: 2\n | UNSUPPORTED content | says "iptables-nft-restore v1\.8\.9 .*conntrack.*" about "-A KUBE-X -j RETURN"; iptables 1\.6\.2
+iptables | iptables-nft-restore v1.8.9 (nf_tables): \nline 2: RULE_APPEND failed (Invalid argument): rule in chain KUBE-X\n | FAILED content | says "line 2: RULE_APPEND failed .*" about "-A KUBE-X -j RETURN"$
+iptables | Ignoring deprecated --wait-interval option.\niptables-restore: line 2 failed\n | FAILED content | says "iptables-restore: line 2 failed" about "-A KUBE-X
+iptables | | FAILED content | says ""$
+`;
 
-t.test('no line of a script is blamed if the program did not reach it', (t) => {
-  const cases: readonly [ExecFailure, string, RegExp][] = [
-    ['missing', 'KPNG_PORTAL_TOOL_MISSING', /^x: there is no \S+ on the PATH; install the package/],
-    ['not-allowed', 'KPNG_PORTAL_PERMISSION', /^x: \S+ may not be run$/],
-    ['timeout', 'KPNG_PORTAL_FAILED', /killed after/],
-    ['output', 'KPNG_PORTAL_FAILED', /printed more than/],
-    ['system', 'KPNG_PORTAL_FAILED', /could not be started/],
-  ];
-  for (const [file, failureOf] of Object.entries(TOOLS)) {
-    for (const [failure, code, message] of cases) {
-      const error = new ExecError(failure, { file, args: [] });
-      t.match(failureOf(error, 'x'), { blame: 'host', code, message, cause: error }, failure);
-    }
-    t.match(failureOf(new Error('bug'), 'x'), { blame: 'host', message: 'x: bug' });
+t.test('translates messages of programs, with the subject and advice', (t) => {
+  const restore = { file: 'iptables-nft-restore', args: ['--noflush', '-w', '5'] };
+  for (const line of MESSAGES.trim().split('\n')) {
+    const [tool = '', printed = '', result = '', pattern = ''] = line.split(/ ?\| ?/);
+    const [code, blame] = result.split(' ');
+    const stderr = printed.replaceAll(String.raw`\n`, '\n');
+    const failed = new ExecError('exit', restore, { stderr, exitCode: 1 });
+    const found =
+      tool === 'nft'
+        ? toolFailure(failed, 'doing', NFT)
+        : iptablesFailure(failed, 'doing', '*nat\n-A KUBE-X -j RETURN\nCOMMIT\n');
+    t.match(found, { blame, code: `KPNG_PORTAL_${code}`, message: new RegExp(pattern) }, line);
   }
   t.end();
 });

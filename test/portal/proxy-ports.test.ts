@@ -2,7 +2,6 @@ import t from 'tap';
 import { NonePortal } from '../../src/portal/address.ts';
 import { reservationKey, PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { RedirectPlan } from '../../src/portal/redirect-plan.ts';
-import type { PortRange } from '../../src/util/port-range.ts';
 import { seeded } from '../support/balancer.ts';
 import { listening, wants } from '../support/portals.ts';
 
@@ -26,26 +25,23 @@ t.test('N3: every port of a range once, and in another order the next time', asy
   t.not(second.join(), first.join());
 });
 
-t.test(
-  'a listener gets the port that it had in a previous process, and no one else does',
-  async (t) => {
-    const [web, db, gone] = ['d/web:http', 'd/db', 'd/gone'].map((name) =>
-      reservationKey(name, '0.0.0.0', 'internal'),
-    ) as [string, string, string];
-    const former = new Map([
-      [web, 12],
-      [db, 99],
-      [gone, 13],
-    ]);
-    const ports = new PortAllocator({ first: 10, last: 13 }, seeded(1), former);
-    t.same(new Set([ports.allocate(), ports.allocate(db)]), new Set([10, 11]), 'one out of range');
-    t.equal(ports.allocate(web), 12);
-    t.equal(ports.allocate('d/new 0.0.0.0 internal'), 13, 'the last one is not kept for ever');
-    t.equal(ports.allocate(gone), undefined);
-    ports.release(12);
-    t.equal(ports.allocate(web), 12, 'from among the free ones');
-  },
-);
+t.test('a listener gets the port that it had in a previous process', async (t) => {
+  const [web, db, gone] = ['d/web:http', 'd/db', 'd/gone'].map((name) =>
+    reservationKey(name, '0.0.0.0', 'internal'),
+  ) as [string, string, string];
+  const former = new Map([
+    [web, 12],
+    [db, 99],
+    [gone, 13],
+  ]);
+  const ports = new PortAllocator({ first: 10, last: 13 }, seeded(1), former);
+  t.same(new Set([ports.allocate(), ports.allocate(db)]), new Set([10, 11]), 'one out of range');
+  t.equal(ports.allocate(web), 12);
+  t.equal(ports.allocate('d/new 0.0.0.0 internal'), 13, 'the last one is not kept for ever');
+  t.equal(ports.allocate(gone), undefined);
+  ports.release(12);
+  t.equal(ports.allocate(web), 12, 'from among the free ones');
+});
 
 t.test('a port that another program holds is the last to be allocated again', async (t) => {
   const ports = new PortAllocator({ first: 10, last: 12 }, seeded(1));
@@ -60,26 +56,9 @@ t.test('a port that another program holds is the last to be allocated again', as
   t.equal(ports.allocate(), taken);
 });
 
-function none(range?: PortRange, bindAddress?: string): NonePortal {
-  const allocator = new PortAllocator(range, () => 0);
-  return new NonePortal({ allocator, ...(bindAddress === undefined ? {} : { bindAddress }) });
-}
-
-t.test('every service port has one proxy port, which stays whatever its portals', async (t) => {
-  const subject = none({ first: 36000, last: 36010 }, '192.0.2.7');
-  const web = wants('d/web', 'clusterIP 10.0.0.1:80', 'nodePort 30080');
-  const plan = subject.plan([web, wants('d/dns', 'clusterIP 10.0.0.2:53/UDP')], []);
-  t.match(listening(plan), {
-    'd/dns': [/^192\.0\.2\.7:360\d\d internal$/],
-    'd/web': [/^192\.0\.2\.7:360\d\d internal$/],
-  });
-  await subject.commit(new Map());
-  t.same(listening(subject.plan([wants('d/web', 'clusterIP 10.0.0.9:80')], [])), {});
-  await subject.close();
-});
-
 t.test('when the range is exhausted the others wait, and the first by name is next', async (t) => {
-  const subject = none({ first: 36000, last: 36001 });
+  const allocator = new PortAllocator({ first: 36_000, last: 36_001 }, () => 0);
+  const subject = new NonePortal(allocator, '127.0.0.1');
   const plan = subject.plan([wants('d/c'), wants('d/d'), wants('d/b'), wants('d/a')], []);
   t.same([...plan.keys()], ['d/a', 'd/b']);
   const code = 'KPNG_PORT_RANGE_EXHAUSTED';
@@ -102,42 +81,35 @@ t.test('when the range is exhausted the others wait, and the first by name is ne
 
 t.test('a shared socket takes no port of the range for each service', (t) => {
   const allocator = new PortAllocator({ first: 50_000, last: 50_000 }, Math.random);
-  const plan = new RedirectPlan({
-    allocator,
-    bindAddresses: { 4: '127.0.0.1' },
-    transparent: true,
-  });
+  const plan = new RedirectPlan(allocator, { 4: '127.0.0.1' }, true);
   const set = [1, 2, 3].map((n) => wants(`d/s${n}`, `clusterIP 10.0.0.${n}:80`));
   t.equal(plan.plan(set, []).size, 3);
   t.same(plan.problems(), []);
   t.end();
 });
 
-t.test(
-  'the work for each of the UDP addresses of a service does not grow with their number',
-  (t) => {
-    const plan = new RedirectPlan({
-      allocator: new PortAllocator(undefined, Math.random),
-      bindAddresses: { 4: '127.0.0.1' },
-      transparent: true,
-    });
-    const texts = Array.from(
-      { length: 500 },
-      (_, n) => `externalIP 10.0.${n >> 8}.${n & 255}:53/UDP`,
-    );
-    const listeners = plan.plan([wants('d/dns', ...texts)], []).get('d/dns') ?? [];
-    t.equal(listeners.length, 500);
-    let reads = 0;
-    for (const each of listeners) {
-      const { address } = each;
-      Object.defineProperty(each, 'address', { get: () => ((reads += 1), address) });
-    }
-    const bound = listeners.map((each) => ({ listen: each, boundPort: 53 }));
-    plan.settle(new Map([['d/dns', bound]]));
-    t.match(plan.redirectsOf('d/dns').at(-1), { proxyPort: 53 });
-    t.equal(plan.proxyPortsOf('d/dns').length, 500);
-    plan.plan([wants('d/dns', ...texts.slice(1))], []);
-    t.ok(reads < 20 * 500, `${reads} reads of 500 addresses`);
-    t.end();
-  },
-);
+t.test('the work for many UDP addresses of a service grows with their number', (t) => {
+  const plan = new RedirectPlan(
+    new PortAllocator(undefined, Math.random),
+    { 4: '127.0.0.1' },
+    true,
+  );
+  const texts = Array.from(
+    { length: 500 },
+    (_, n) => `externalIP 10.0.${n >> 8}.${n & 255}:53/UDP`,
+  );
+  const listeners = plan.plan([wants('d/dns', ...texts)], []).get('d/dns') ?? [];
+  t.equal(listeners.length, 500);
+  let reads = 0;
+  for (const each of listeners) {
+    const { address } = each;
+    Object.defineProperty(each, 'address', { get: () => ((reads += 1), address) });
+  }
+  const bound = listeners.map((each) => ({ listen: each, boundPort: 53 }));
+  plan.settle(new Map([['d/dns', bound]]));
+  t.match(plan.redirectsOf('d/dns').at(-1), { proxyPort: 53 });
+  t.equal(plan.proxyPortsOf('d/dns').length, 500);
+  plan.plan([wants('d/dns', ...texts.slice(1))], []);
+  t.ok(reads < 20 * 500, `${reads} reads of 500 addresses`);
+  t.end();
+});

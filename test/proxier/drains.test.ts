@@ -16,16 +16,13 @@ function web(...endpoints: string[]) {
 /** A proxier with a service of two ports and another one. */
 async function rig(t: { teardown(close: () => Promise<void>): void }) {
   const made = addressRig(t);
-  const { proxier, engine, view } = made;
-  await proxier.sync(
-    view.set(
-      web('10.1.0.1', '10.1.0.2'),
-      clusterEntry('ns/webs', '10.0.0.2', '- TCP 81 8080', ['10.1.0.1']),
-    ),
+  await made.set(
+    web('10.1.0.1', '10.1.0.2'),
+    clusterEntry('ns/webs', '10.0.0.2', '- TCP 81 8080', ['10.1.0.1']),
   );
   const lands = (port: number) =>
-    engine.lands(port === 81 ? '10.0.0.2' : '10.0.0.1', port)?.endpoints;
-  return { proxier, engine, view, clock: made.clock, lands };
+    made.engine.lands(port === 81 ? '10.0.0.2' : '10.0.0.1', port)?.endpoints;
+  return Object.assign(made, { lands });
 }
 
 t.test('a service or one of its ports, an endpoint of one service or of all', async (t) => {
@@ -52,14 +49,14 @@ t.test('a service or one of its ports, an endpoint of one service or of all', as
 });
 
 t.test('drains the process, and services that are added meanwhile', async (t) => {
-  const { proxier, view, lands, engine } = await rig(t);
-  const before = [...engine.log];
+  const { proxier, lands, engine, set } = await rig(t);
+  const before = [...engine.tcp.log];
   t.equal((await proxier.drain({ kind: 'process' })).length, 3);
   t.strictSame([lands(80), lands(443), lands(81)], [[], [], []]);
   t.equal(proxier.drains.isAllDrained, true);
-  t.strictSame(engine.log, before, 'no listener closes');
+  t.strictSame(engine.tcp.log, before, 'no listener closes');
   t.ok(engine.batches[1]?.every(({ kind }) => kind === 'endpoints'));
-  await proxier.sync(view.set(clusterEntry('ns/new', '10.0.0.3', '- TCP 90 1', ['10.1.0.9'])));
+  await set(clusterEntry('ns/new', '10.0.0.3', '- TCP 90 1', ['10.1.0.9']));
   t.strictSame(engine.lands('10.0.0.3', 90)?.endpoints, []);
   await proxier.undrain();
   t.equal(lands(80)?.length, 2);
@@ -67,12 +64,12 @@ t.test('drains the process, and services that are added meanwhile', async (t) =>
 });
 
 t.test('a drain holds through changes, and through the end of its service', async (t) => {
-  const { proxier, view, lands } = await rig(t);
+  const { proxier, lands, set, remove } = await rig(t);
   await proxier.drain({ kind: 'service', service: 'ns/web' });
-  await proxier.sync(view.set(web('10.1.0.7', '10.1.0.8')));
+  await set(web('10.1.0.7', '10.1.0.8'));
   t.strictSame(lands(80), []);
-  await proxier.sync(view.remove('ns/web'));
-  await proxier.sync(view.set(web('10.1.0.9')));
+  await remove('ns/web');
+  await set(web('10.1.0.9'));
   t.strictSame(lands(80), []);
   await proxier.undrain();
   t.strictSame(lands(80), ['10.1.0.9:8080'], 'what is wanted by now');
@@ -93,12 +90,12 @@ t.test('a drain that fails to apply is reported and not recorded', async (t) => 
 });
 
 t.test('an undrain that fails to apply is reported, and the drain stays', async (t) => {
-  const { proxier, engine, view, lands } = await rig(t);
+  const { proxier, engine, lands, again } = await rig(t);
   await proxier.drain({ kind: 'service', service: 'ns/web' });
   engine.failAfter = 1;
   await t.rejects(proxier.undrain(), { code: 'KPNG_SINK_FAILED' });
   t.equal(proxier.drains.isDrained('ns/web:http'), true);
-  await proxier.sync(view.again('ns/webs'));
+  await again('ns/webs');
   t.strictSame([lands(80), lands(443)], [[], []], 'the next change set brings it back');
   await proxier.undrain();
   t.equal(lands(80)?.length, 2);

@@ -1,15 +1,17 @@
 import t from 'tap';
 import type { DeepPartial, Service } from '../../src/api/generated/localv1/api.ts';
 import { serviceAddresses } from '../../src/proxier/portals.ts';
+import { ServiceProblems } from '../../src/proxier/service-limits.ts';
 import { service } from '../support/messages.ts';
 
 function read(more: DeepPartial<Service>) {
-  const { addresses, problems } = serviceAddresses('d/web', service('d/web', more));
+  const problems = new ServiceProblems('d/web');
+  const addresses = serviceAddresses(service('d/web', more), problems);
   return {
     addresses: addresses.map(({ kind, address, sourceRanges }) =>
       [kind, address, ...sourceRanges].join(' '),
     ),
-    problems: problems.map(({ code, message }) => `${code} ${message}`),
+    problems: problems.list().map(({ code, message }) => `${code} ${message}`),
   };
 }
 

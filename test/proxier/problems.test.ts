@@ -8,13 +8,11 @@ import { clusterEntry, entry, ports } from '../support/messages.ts';
 
 t.test('addresses that the host does not have are one problem, reported once', async (t) => {
   const rig = addressRig(t);
-  const { proxier, engine, view } = rig;
-  const entries = Array.from({ length: 37 }, (_, index) =>
-    clusterEntry(`d/s${String(index).padStart(2, '0')}`, `10.96.0.${index}`, 'http TCP 80 80', [
-      '10.1.0.1',
-    ]),
+  const { proxier, engine, set, remove } = rig;
+  const entries = Array.from({ length: 37 }, (_, n) =>
+    clusterEntry(`d/s${String(n).padStart(2, '0')}`, `10.96.0.${n}`, 'http TCP 80 80'),
   );
-  await proxier.sync(view.set(...entries, clusterEntry('d/fine', '10.0.0.1', '- TCP 80 80')));
+  await set(...entries, clusterEntry('d/fine', '10.0.0.1', '- TCP 80 80'));
   t.same(rig.told, ['appeared KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 37']);
   t.match(
     rig.messages[0],
@@ -22,54 +20,51 @@ t.test('addresses that the host does not have are one problem, reported once', a
   );
   t.equal(engine.lands('10.0.0.1', 80)?.servicePort, 'd/fine', 'it does not stop the others');
 
-  engine.retry();
+  await engine.retry();
   rig.clock.advance(60_000);
-  await proxier.sync(view.set(clusterEntry('d/more', '10.96.1.1', '- TCP 80 80')));
+  await set(clusterEntry('d/more', '10.96.1.1', '- TCP 80 80'));
   t.same(rig.told.length, 1, 'one more is no news');
   t.match(proxier.snapshot().problems, [{ count: 38 }], 'but it is counted');
 
   for (let index = 0; index < 37; index += 1) engine.addresses.add(`10.96.0.${index}`);
-  engine.retry();
-  t.equal(rig.told.length, 1, 'news of listeners are gathered for a moment');
+  await engine.retry();
   rig.clock.advance(1000);
-  t.same(rig.told.slice(1), ['changed KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1']);
+  t.same(rig.told.slice(1), ['changed KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1'], 'all at once');
   t.equal(engine.lands('10.96.0.5', 80)?.servicePort, 'd/s05:http');
-  await proxier.sync(view.remove('d/more'));
+  await remove('d/more');
   t.same(rig.told.slice(2), ['gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1']);
   t.same(proxier.snapshot().problems, []);
 });
 
 t.test('an address that is released while it is retried is no longer a problem', async (t) => {
   const rig = addressRig(t);
-  const { proxier, engine, view } = rig;
-  await proxier.sync(view.set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80')));
+  const { proxier, engine, set } = rig;
+  await set(clusterEntry('d/web', '10.96.0.1', '- TCP 80 80'));
   const apply = engine.apply.bind(engine);
   engine.apply = async (changes) => {
     // An engine finishes what it is at before it takes a batch.
-    engine.retry();
+    await engine.retry();
     await apply(changes);
   };
-  await proxier.sync(view.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80')));
+  await set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80'));
   t.same(rig.told, [
     'appeared KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
     'gone KPNG_LISTEN_ADDRESS_NOT_AVAILABLE 1',
   ]);
   t.same(proxier.snapshot().problems, []);
   for (const protocol of ['TCP', 'UDP'])
-    await proxier.sync(view.set(clusterEntry('d/dns', '10.96.0.1', `- ${protocol} 53 53`)));
+    await set(clusterEntry('d/dns', '10.96.0.1', `- ${protocol} 53 53`));
   t.match(proxier.snapshot().problems, [{ count: 1, message: /10\.96\.0\.1:53\/UDP/ }]);
 });
 
 t.test('every cause is a separate problem, and a listener can change its cause', async (t) => {
   const rig = addressRig(t);
-  const { proxier, engine, view } = rig;
-  engine.errors.set('10.0.0.1:80/TCP', 'EACCES');
-  engine.errors.set('10.0.0.2:80/TCP', 'EADDRINUSE');
-  engine.errors.set('10.0.0.3:80/TCP', 'ENOBUFS');
-  engine.errors.set('10.0.0.4:80/TCP', 'EFAULT');
-  await proxier.sync(
-    view.set(...[1, 2, 3, 4].map((n) => clusterEntry(`d/s${n}`, `10.0.0.${n}`, '- TCP 80 80'))),
-  );
+  const { engine, set } = rig;
+  engine.tcp.errors.set('10.0.0.1:80', 'EACCES');
+  engine.tcp.errors.set('10.0.0.2:80', 'EADDRINUSE');
+  engine.tcp.errors.set('10.0.0.3:80', 'ENOBUFS');
+  engine.tcp.errors.set('10.0.0.4:80', 'EFAULT');
+  await set(...[1, 2, 3, 4].map((n) => clusterEntry(`d/s${n}`, `10.0.0.${n}`, '- TCP 80 80')));
   t.same(rig.told, [
     'appeared KPNG_LISTEN_PERMISSION 1',
     'appeared KPNG_LISTEN_ADDRESS_IN_USE 1',
@@ -77,9 +72,9 @@ t.test('every cause is a separate problem, and a listener can change its cause',
     'appeared KPNG_LISTEN_FAILED 1',
   ]);
   t.match(rig.messages.slice(2), [/the system says ENOBUFS/, /EFAULT/]);
-  engine.errors.set('10.0.0.1:80/TCP', 'EADDRINUSE');
-  engine.errors.delete('10.0.0.3:80/TCP');
-  engine.retry();
+  engine.tcp.errors.set('10.0.0.1:80', 'EADDRINUSE');
+  engine.tcp.errors.delete('10.0.0.3:80');
+  await engine.retry();
   rig.clock.advance(1000);
   t.same(rig.told.slice(4).sort(), [
     'changed KPNG_LISTEN_ADDRESS_IN_USE 2',
@@ -92,12 +87,8 @@ t.test('ignores listeners of other components', async (t) => {
   const rig = addressRig(t);
   const listen = { address: '10.9.9.9', port: 1, traffic: 'internal' } as const;
   const about = { servicePort: 'x/y', protocol: 'TCP', listen } as const;
-  listenerFailed.publish({
-    ...about,
-    code: 'KPNG_LISTEN_FAILED',
-    error: new Error('no'),
-    retryInMs: 1,
-  });
+  const failure = { code: 'KPNG_LISTEN_FAILED', error: new Error('no'), retryInMs: 1 } as const;
+  listenerFailed.publish({ ...about, ...failure });
   listenerOpened.publish(about);
   rig.clock.advance(1000);
   t.same(rig.told, []);
@@ -106,40 +97,40 @@ t.test('ignores listeners of other components', async (t) => {
 
 t.test('conflicts are one problem, and end when the holder is removed', async (t) => {
   const rig = addressRig(t);
-  const { proxier, engine, view } = rig;
+  const { engine, set, remove } = rig;
   const at = (key: string, ip: string) => clusterEntry(key, ip, '- TCP 80 80@30080', ['10.1.0.1']);
-  await proxier.sync(view.set(at('d/a', '10.0.0.1')));
-  await proxier.sync(view.set(at('d/c', '10.0.0.3')));
-  await proxier.sync(view.set(at('d/b', '10.0.0.2')));
+  await set(at('d/a', '10.0.0.1'));
+  await set(at('d/c', '10.0.0.3'));
+  await set(at('d/b', '10.0.0.2'));
   t.same(rig.told, ['appeared KPNG_PORTAL_CONFLICT 1', 'changed KPNG_PORTAL_CONFLICT 2']);
   const named = /^d\/c cannot have 0\.0\.0\.0:30080\/TCP: d\/a has it.*, and 1 more of this kind$/;
   t.match(rig.messages[1], named, 'it keeps naming the same portal');
   t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/a');
   t.equal(engine.lands('10.0.0.3', 80)?.servicePort, 'd/c', 'its other portals are open');
-  await proxier.sync(view.remove('d/b'));
-  await proxier.sync(view.remove('d/a'));
+  await remove('d/b');
+  await remove('d/a');
   t.same(rig.told.at(-1), 'gone KPNG_PORTAL_CONFLICT 1');
   t.equal(engine.lands('127.0.0.1', 30_080)?.servicePort, 'd/c', 'in the same sync');
-  t.notOk(engine.log.includes('-0.0.0.0:30080/TCP'));
+  t.notOk(engine.tcp.log.includes('-0.0.0.0:30080'));
 });
 
 t.test('a problem of a service is reported once, and ends with its cause', async (t) => {
   const rig = addressRig(t);
-  const { proxier, view } = rig;
+  const { proxier, set, remove, again } = rig;
   const web = (endpoint: string, ...rows: string[]) =>
     entry('d/web', { ips: { clusterIPs: { v4: ['10.0.0.1'] } }, ports: ports(...rows) }, [
       endpoint,
     ]);
-  await proxier.sync(view.set(web('10.1.0.1', 'a TCP 80 80', 'b SCTP 81 81')));
-  await proxier.sync(view.set(web('10.1.0.2', 'a TCP 80 80', 'b SCTP 81 81')));
-  await proxier.sync(view.again('d/web'));
+  await set(web('10.1.0.1', 'a TCP 80 80', 'b SCTP 81 81'));
+  await set(web('10.1.0.2', 'a TCP 80 80', 'b SCTP 81 81'));
+  await again('d/web');
   t.same(rig.told, ['appeared KPNG_UNSUPPORTED_PROTOCOL 1'], 'not at every sync');
-  await proxier.sync(view.set(web('10.1.0.2', '- TCP 70000 80')));
+  await set(web('10.1.0.2', '- TCP 70000 80'));
   t.match(proxier.snapshot(), {
     services: 1,
     problems: [{ code: 'KPNG_SERVICE_INVALID', servicePort: 'd/web' }],
   });
-  await proxier.sync(view.remove('d/web'));
+  await remove('d/web');
   t.same(rig.told.slice(1).toSorted(), [
     'appeared KPNG_SERVICE_INVALID 1',
     'gone KPNG_SERVICE_INVALID 1',
@@ -150,15 +141,13 @@ t.test('a problem of a service is reported once, and ends with its cause', async
 t.test('events say what happened to the service ports, and sum it up', async (t) => {
   const synced = collect(t, proxierSynced);
   const changed = collect(t, servicePortChanged);
-  const { proxier, view } = addressRig(t);
+  const { set, remove } = addressRig(t);
   const a = (port: string, ...endpoints: string[]) =>
     clusterEntry('d/a', '10.0.0.1', port, endpoints);
-  await proxier.sync(
-    view.set(a('- TCP 80 80', '10.1.0.1'), clusterEntry('d/b', '10.0.0.2', '- UDP 53 53')),
-  );
-  await proxier.sync(view.set(a('- TCP 80 80', '10.1.0.1', '10.1.0.2')));
-  await proxier.sync(view.set(a('- TCP 81 80', '10.1.0.1')));
-  await proxier.sync(view.remove('d/b'));
+  await set(a('- TCP 80 80', '10.1.0.1'), clusterEntry('d/b', '10.0.0.2', '- UDP 53 53'));
+  await set(a('- TCP 80 80', '10.1.0.1', '10.1.0.2'));
+  await set(a('- TCP 81 80', '10.1.0.1'));
+  await remove('d/b');
   const texts = changed.map(
     ({ kind, servicePort, protocol, portals }) =>
       `${kind} ${servicePort} ${protocol} ${portals.map(({ port }) => port).join()}`,
@@ -187,23 +176,23 @@ t.test('the holder of a listener’s address is looked up once, and named', asyn
     },
   });
   t.teardown(() => rig.close());
-  const { proxier, engine, view } = rig;
-  for (const n of [1, 2, 3]) engine.errors.set(`10.0.0.${n}:80/TCP`, 'EADDRINUSE');
+  const { proxier, engine, set, remove } = rig;
+  for (const n of [1, 2, 3]) engine.tcp.errors.set(`10.0.0.${n}:80`, 'EADDRINUSE');
   const at = (n: number) => clusterEntry(`d/s${n}`, `10.0.0.${n}`, '- TCP 80 80');
-  await proxier.sync(view.set(at(1)));
+  await set(at(1));
   t.match(
     rig.messages[0],
     /10\.0\.0\.1:80\/TCP for d\/s1: nginx \(process 80\) listens there; stop it/,
   );
-  await proxier.sync(view.set(at(2), at(3)));
+  await set(at(2), at(3));
   t.same(asked, ['10.0.0.1:80/TCP'], 'only for the one that is named');
-  await proxier.sync(view.remove('d/s1'));
+  await remove('d/s1');
   t.same(asked, ['10.0.0.1:80/TCP', '10.0.0.2:80/TCP']);
   t.match(proxier.snapshot().problems, [
     { count: 2, message: /another program listens there.*ss -tlnp/ },
   ]);
-  engine.errors.clear();
-  engine.retry();
+  engine.tcp.errors.clear();
+  await engine.retry();
   rig.clock.advance(1000);
   await until(() => proxier.snapshot().problems.length === 0);
   t.equal(engine.lands('10.0.0.3', 80)?.servicePort, 'd/s3', 'and it is taken over');

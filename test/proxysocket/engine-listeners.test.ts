@@ -1,5 +1,6 @@
-import { fstatSync, openSync } from 'node:fs';
+import { openSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import {
   closeInherited,
@@ -14,6 +15,9 @@ import type { EngineChange } from '../../src/proxysocket/spec.ts';
 import { FakeHost, listenSpec } from '../support/fake-host.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
+import * as fc from 'fast-check';
+import { overlap } from '../support/fake-host.ts';
+import { holdsAsync } from '../support/property.ts';
 
 const remove = (name: string) => ({ kind: 'remove', name }) as const;
 const set = (...args: Parameters<typeof listenSpec>) =>
@@ -42,7 +46,7 @@ t.test('an address moves between service ports in one batch, in either order', a
     const host = new FakeHost();
     const events = [collect(t, listenerClosed), collect(t, listenerOpened)];
     await host.set(listenSpec('a', ['10.0.0.1:80']));
-    await host.engine.apply(changes);
+    await host.apply(changes);
     t.notOk(host.tcp.log.includes('-10.0.0.1:80'), 'it was not closed');
     t.match(
       events.map(([first]) => first?.servicePort),
@@ -87,8 +91,6 @@ t.test('failures have codes and do not stop the others', async (t) => {
     'KPNG_LISTEN_FAILED EINVAL',
   ]);
   t.equal(failed.length, 8);
-  await host.set(listenSpec('b', ['10.0.0.7:80']));
-  t.same(host.states('b'), ['KPNG_PORTAL_CONFLICT EADDRINUSE']);
   const message = 'cannot listen on 10.0.0.1:80/TCP for ns/s:p: EADDRNOTAVAIL';
   const byPlace = new Map(failed.map((each) => [each.listen.address, each]));
   t.match(byPlace.get('10.0.0.1'), { error: { message, servicePort: 'ns/s:p' }, retryInMs: 1000 });
@@ -118,9 +120,9 @@ t.test('a failed address is tried at once for a new service port, and not after 
   const host = new FakeHost();
   host.tcp.errors.set('10.0.0.1:80', 'EADDRNOTAVAIL');
   await host.set(listenSpec('a', ['10.0.0.1:80']));
-  await host.engine.apply([remove('a'), set('b', ['10.0.0.1:80'])]);
+  await host.apply([remove('a'), set('b', ['10.0.0.1:80'])]);
   t.equal(host.tcp.attempts, 2);
-  await host.engine.apply([remove('b')]);
+  await host.apply([remove('b')]);
   host.clock.advance(60_000);
   t.equal(host.tcp.attempts, 2);
 });
@@ -144,19 +146,9 @@ t.test('shared sockets close first: no one knows any more whose their clients ar
   const shared = { address: '127.0.0.1', port: 0, traffic: 'internal', transparent: [] } as const;
   await host.set(listenSpec('a', places), listenSpec('all', [shared]));
   t.equal(host.tcp.size, 301);
-  await host.engine.close();
+  await host.close();
   t.equal(host.tcp.log[301], '-shared');
   t.equal(host.tcp.size, 0);
-});
-
-t.test('without descriptors a listener waits', async (t) => {
-  const host = new FakeHost({ descriptors: 2 });
-  await host.set(listenSpec('a', ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80']));
-  t.same(host.states('a'), ['80', '80', 'KPNG_LIMIT_REACHED EMFILE']);
-  t.equal(host.tcp.attempts, 2);
-  await host.set(listenSpec('a', ['10.0.0.2:80', '10.0.0.3:80']));
-  host.clock.advance(1000);
-  await until(() => host.states('a').every((state) => state === '80'));
 });
 
 const MANY = 2000;
@@ -172,7 +164,7 @@ function sets(count: number): EngineChange[] {
 
 t.test('a large first state is noted in several turns of the event loop', async (t) => {
   const host = new FakeHost();
-  const sizes = await during(host.engine.apply(sets(MANY)), () => host.engine.snapshot().length);
+  const sizes = await during(host.apply(sets(MANY)), () => host.snapshot().length);
   t.equal(sizes.at(-1), MANY);
   const steps = sizes.map((size, index) => size - (sizes[index - 1] ?? 0));
   t.ok(Math.max(...steps) <= AT_ONCE, `steps of ${Math.max(...steps)}`);
@@ -181,11 +173,11 @@ t.test('a large first state is noted in several turns of the event loop', async 
 
 t.test('a batch with a removal is recorded at once, so its address is handed over', async (t) => {
   const host = new FakeHost();
-  await host.engine.apply([{ kind: 'set', spec: listenSpec('old', ['10.9.9.9:80']) }]);
+  await host.apply([{ kind: 'set', spec: listenSpec('old', ['10.9.9.9:80']) }]);
   host.tcp.log.length = 0;
   const moved: EngineChange = { kind: 'set', spec: listenSpec('new', ['10.9.9.9:80']) };
   const changes = [{ kind: 'remove', name: 'old' } as const, ...sets(MANY), moved];
-  const sizes = await during(host.engine.apply(changes), () => host.engine.snapshot().length);
+  const sizes = await during(host.apply(changes), () => host.snapshot().length);
   t.equal(sizes[0], MANY + 1, 'in the first turn');
   t.notOk(
     host.tcp.log.some((line) => line.endsWith('10.9.9.9:80')),
@@ -195,63 +187,49 @@ t.test('a batch with a removal is recorded at once, so its address is handed ove
 
 t.test('an engine that is destroyed meanwhile opens nothing', async (t) => {
   const host = new FakeHost();
-  const applied = host.engine.apply(sets(MANY));
+  const applied = host.apply(sets(MANY));
   await turn();
-  await host.engine.destroy();
+  await host.destroy();
   await applied;
   t.equal(host.tcp.size, 0);
-  t.same(host.engine.snapshot(), []);
+  t.same(host.snapshot(), []);
+});
+
+t.test('a listener that is being opened when the engine is destroyed closes', async (t) => {
+  const host = new FakeHost();
+  const listen = host.tcp.listen.bind(host.tcp);
+  let destroyed: Promise<void> | undefined;
+  host.tcp.listen = (spec, owner) => {
+    destroyed ??= host.destroy();
+    return listen(spec, owner);
+  };
+  await host.set(listenSpec('a', ['10.0.0.1:80']));
+  await destroyed;
+  t.same([host.tcp.size, host.tcp.attempts], [0, 1]);
 });
 
 function socket(port: number, protocol: 'TCP' | 'UDP' = 'TCP'): InheritedSocket {
   return { protocol, address: '10.0.0.1', port, fd: openSync('/dev/null', 'r') };
 }
 
-function isOpen(fd: number): boolean {
-  try {
-    fstatSync(fd);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-const FORMER: PreviousListener = {
-  servicePort: 'd/web:http',
-  protocol: 'TCP',
-  address: '0.0.0.0',
-  traffic: 'internal',
-  asked: 0,
-  port: 40_123,
-  key: 'TCP 0.0.0.0 0 d/web:http internal 0',
-};
-
 t.afterEach(() => closeInherited());
 
-t.test('a socket is taken once, by its address; only unused ones are closed', async (t) => {
-  const [tcp, next, udp, rest] = [socket(80), socket(80), socket(80, 'UDP'), socket(81)];
-  keepInherited([tcp, next, udp, rest], []);
+t.test('a socket is taken once, by its address, and a port by the key of its slot', async (t) => {
+  const [tcp, next, udp] = [socket(80), socket(80), socket(80, 'UDP')];
+  const key = 'TCP 0.0.0.0 0 d/web:http internal 0';
+  keepInherited([tcp, next, udp], [{ key, port: 40_123 } as PreviousListener]);
+  t.equal(inheritedPort(key), 40_123);
   t.equal(takeInherited('TCP', '10.0.0.2', 80), undefined);
   const takes = () => takeInherited('TCP', '10.0.0.1', 80);
   t.same([takes(), takes(), takes()], [tcp.fd, next.fd, undefined], 'in order');
   t.equal(takeInherited('UDP', '10.0.0.1', 80), udp.fd);
-  t.equal(closeInherited().length, 1);
-  t.same([isOpen(tcp.fd), isOpen(rest.fd)], [true, false]);
-  t.same(closeInherited(), []);
-  t.equal(takeInherited('TCP', '10.0.0.1', 81), undefined);
-});
-
-t.test('listeners on any port get the previous one', async (t) => {
-  keepInherited([], [FORMER, { ...FORMER, asked: 36_001, port: 36_001, key: 'TCP 0.0.0.0 36001' }]);
-  t.equal(inheritedPort(FORMER.key), 40_123);
-  t.equal(inheritedPort('TCP 0.0.0.0 36001'), undefined, 'it is known which');
-  closeInherited();
-  t.equal(inheritedPort(FORMER.key), undefined);
 });
 
 t.test('one worker has all sockets of an address, until it closes', async (t) => {
   keepInherited([socket(80), socket(80), socket(80)], []);
   const host = new FakeHost({ descriptors: 4 });
+  host.tcp.errors.set('10.0.0.9:80', 'EADDRNOTAVAIL');
+  await host.set(listenSpec('failed', ['10.0.0.9:80']));
   await host.set(listenSpec('a', ['10.0.0.1:80']));
   await host.set(listenSpec('b', ['10.0.0.2:80']));
   t.equal(host.tcp.size, 3);
@@ -259,4 +237,77 @@ t.test('one worker has all sockets of an address, until it closes', async (t) =>
   await host.set(listenSpec('a', []));
   t.equal(host.tcp.size, 1);
   t.same(host.states('b'), ['80']);
+});
+
+const NAMES = ['a', 'b', 'c', 'd'];
+const PLACES = ['127.0.0.1:80', '127.0.0.2:80', '0.0.0.0:80', '127.0.0.1:81', '::1:80', ':::80'];
+
+/** Who is to have which address; null: no one any more. */
+const batches = fc.array(
+  fc.array(fc.tuple(fc.constantFrom(...PLACES), fc.constantFrom(...NAMES, null)), {
+    minLength: 1,
+    maxLength: 6,
+  }),
+  { maxLength: 12 },
+);
+
+const at = (place: string): [address: string, port: string] => {
+  const colon = place.lastIndexOf(':');
+  return [place.slice(0, colon), place.slice(colon + 1)];
+};
+
+/** Whether only one of two different addresses can be bound. */
+function collide(one: string, other: string): boolean {
+  const [[a, port], [b, otherPort]] = [at(one), at(other)];
+  return port === otherPort && a !== b && overlap(a, b);
+}
+
+t.test('after any batches, the right listeners are open, and none closed needlessly', async (t) => {
+  const property = fc.asyncProperty(batches, async (sequence) => {
+    const host = new FakeHost();
+    const wanted = new Map<string, string>();
+    for (const batch of sequence) {
+      const before = new Map(wanted);
+      for (const [place, name] of batch) {
+        if (name === null) wanted.delete(place);
+        else wanted.set(place, name);
+      }
+      // One change for each service port that it is about, as the proxier makes them.
+      const names = batch.flatMap(([place, name]) => [name, before.get(place)]);
+      const changes = Array.from(
+        new Set(names.filter((name) => typeof name === 'string')),
+        (name) => {
+          const places = [...wanted].flatMap(([place, owner]) => (owner === name ? [place] : []));
+          return places.length === 0
+            ? ({ kind: 'remove', name } as const)
+            : ({ kind: 'set', spec: listenSpec(name, places) } as const);
+        },
+      );
+      const logged = host.tcp.log.length;
+      await host.apply(changes);
+
+      const closed = host.tcp.log.slice(logged).filter((line) => line.startsWith('-'));
+      for (const line of closed) {
+        const place = line.slice(1);
+        if (before.has(place) && wanted.has(place)) throw new Error(`${line} in vain`);
+      }
+      const listening = new Map<string, string>();
+      for (const { name, listeners } of host.snapshot()) {
+        for (const { state, listen } of listeners)
+          if (state === 'listening') listening.set(`${listen.address}:${listen.port}`, name);
+      }
+      if (listening.size !== host.tcp.size) throw new Error('a listener is no one’s');
+      for (const place of PLACES) {
+        const [name, holder] = [wanted.get(place), listening.get(place)];
+        if (holder !== undefined && name !== holder) throw new Error(`${place}: ${holder}`);
+        const inTheWay = [...listening.keys()].some((other) => collide(place, other));
+        if (holder === undefined && name !== undefined && !inTheWay) {
+          throw new Error(`${place} is free, but not open`);
+        }
+      }
+      const found = new Set(host.snapshot().map(({ name }) => name));
+      if (!isDeepStrictEqual(found, new Set(wanted.values()))) throw new Error([...found].join());
+    }
+  });
+  await holdsAsync(t, property);
 });

@@ -13,7 +13,7 @@ import {
 } from '../../src/proxysocket/inspect.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { connectionEnd, refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
+import { refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig, udpSpec, relayed, echo } from '../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
 import { until } from '../support/until.ts';
@@ -114,29 +114,6 @@ t.test('endpoints have their own figures: use, bytes, connect time, the last err
   t.match(serving, { connectedAgoMs: 60_000, lastError: undefined });
   t.type(serving?.connectMs, 'number');
   t.strictSame((await inspect(rig.engine)).endpoints, [], 'only of service ports that are named');
-});
-
-t.test('an endpoint fails until a connect succeeds, however much time passes', async (t) => {
-  const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
-  const dead = await refusingEndpoint(t);
-  const port = await rig.serve([dead]);
-  const failing = async (): Promise<string[]> => {
-    const found = await rig.engine.inspect?.({ failing: true, maxConnections: 0 });
-    return [...(found?.failing?.get(WEB) ?? [])];
-  };
-  t.strictSame(await failing(), []);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.strictSame(await failing(), [textOf(dead)]);
-  clock.advance(24 * 3_600_000);
-  t.strictSame(await failing(), [textOf(dead)], 'a day without clients');
-  const back = await tcpServer(t, (socket) => socket.write('x'), dead.address, dead.port);
-  t.equal(back.endpoint.port, dead.port);
-  await answered(t, port);
-  t.strictSame(await failing(), []);
-  const other = await refusingEndpoint(t);
-  await rig.serve([other]);
-  t.strictSame(await failing(), [], 'a new endpoint has no record');
 });
 
 t.test('of several workers’ results for an endpoint, the latest counts', async (t) => {

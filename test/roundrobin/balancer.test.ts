@@ -1,7 +1,9 @@
 /** B1 to B11 are the vectors of kube-proxy's userspace mode: each kept, or different on purpose. */
 import t from 'tap';
-import { SKIP_MS } from '../../src/roundrobin/rotation.ts';
+import { SKIP_MS } from '../../src/roundrobin/balancer.ts';
 import { endpoint, NONE, sticky, Subject } from '../support/balancer.ts';
+import { AffinityBudget, AffinityTable } from '../../src/roundrobin/affinity.ts';
+import { Member } from '../../src/roundrobin/endpoint.ts';
 
 const [A, B, C] = ['10.0.0.1:80', '10.0.0.2:80', '10.0.0.3:80'] as const;
 const [N0, N1] = ['10.0.1.1:80', '10.0.1.2:80'] as const;
@@ -128,7 +130,7 @@ t.test('an endpoint that failed is skipped, longer each time, until it connects'
     }
     return ms;
   };
-  t.same([1, 2, 3, 4, 5, 6, 7].map(skippedFor), [...SKIP_MS, 30_000]);
+  t.same([1, 2, 3, 4, 5, 6, 7].map(skippedFor), [...SKIP_MS, 30_000, 30_000]);
   subject.balancer.connected(subject.member(A));
   t.equal(skippedFor(), 1000, 'starts again at the shortest time');
   const gone = subject.member(A);
@@ -176,13 +178,60 @@ t.test('a client keeps the endpoint that it had in another process, while it may
   t.equal(bound.next('1', { previous: B }), C, 'what it is bound to counts for more');
 });
 
-t.test('what any listing of an endpoint allows is allowed, until no list has it', async (t) => {
-  const [inside, outside] = [endpoint(A, 'internal'), endpoint(A, 'external')];
-  const subject = new Subject().with(inside, outside);
-  const allowed = () => [subject.for('internal'), subject.for('external')];
-  t.strictSame([...allowed(), subject.balancer.size], [A, A, 1]);
-  subject.set(inside);
-  t.strictSame(allowed(), [A, 'none']);
-  subject.set(outside, inside);
-  t.strictSame(allowed(), [A, A]);
+const here = new Member('10.0.0.1:80', endpoint('10.0.0.1:80'));
+
+function table(maxClients: number, budget = new AffinityBudget({ maxClients: 1000 })) {
+  return Object.assign(new AffinityTable({ maxClients }, budget), { timeoutMs: 1000 });
+}
+
+t.test('the least recently used client is forgotten when there are too many', async (t) => {
+  // Small letters are bound, capital ones are used.
+  for (const [steps, left] of [
+    ['abcAbd', 'abd'],
+    ['abcAbde', 'bde'],
+    ['abcAbdeBEfg', 'efg'],
+  ] as const) {
+    const clients = table(3);
+    for (const [now, step] of Array.from(steps).entries()) {
+      const client = step.toLowerCase();
+      if (step === client) clients.bind(client, here, now);
+      else clients.use(client, now);
+    }
+    const found = Array.from('abcdefg').filter((client) => clients.use(client, 20) === here);
+    t.equal(found.join(''), left, steps);
+  }
+});
+
+t.test('all tables together forget the least recently used client', async (t) => {
+  let evicted = 0;
+  const signal = { refused: () => (evicted += 1), freed: () => undefined };
+  const budget = new AffinityBudget({ maxClients: 4, signal });
+  const [web, api] = [table(3, budget), table(3, budget)];
+  web.bind('a', here, 0);
+  api.bind('a', here, 1);
+  web.bind('b', here, 2);
+  api.bind('b', here, 3);
+  web.use('a', 4);
+  web.bind('c', here, 5);
+  t.equal(api.use('a', 6), undefined, 'it was seen longest ago');
+  t.equal(api.use('b', 6), here);
+  t.equal(web.size, 3);
+  web.bind('d', here, 7);
+  t.equal(evicted, 1, 'the limit of the table makes room, too');
+  web.clear();
+  t.equal(budget.size, 1);
+  for (const client of ['e', 'f', 'g', 'h']) web.bind(client, here, 8);
+  t.equal(budget.size, 4);
+  t.equal(api.size, 1);
+});
+
+t.test('stale records are dropped when they are used, and two with each new client', async (t) => {
+  const clients = table(10);
+  const target = new Member('10.0.0.2:80', endpoint('10.0.0.2:80'));
+  for (const client of ['a', 'b', 'c', 'd']) clients.bind(client, target, 0);
+  target.gone = true;
+  t.equal(clients.use('a', 1), undefined);
+  t.equal(clients.size, 3);
+  clients.bind('e', here, 1);
+  t.equal(clients.size, 2);
 });

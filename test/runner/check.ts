@@ -3,18 +3,18 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 
-/** One check beside the tests: a script that exits 0 when all is well, or a function. */
-export type Check =
-  | { readonly name: string; readonly script: string; readonly args: readonly string[] }
-  | { readonly name: string; readonly run: () => { ok: boolean; output: string } };
+/** Whether system and Node have what the `linux` engine needs. */
+export const HAS_LINUX_ENGINE =
+  process.platform === 'linux' && Number.parseInt(process.versions.node, 10) >= 26;
 
-interface CheckResult {
+/** One check beside the tests: a script that exits 0 when all is well. */
+export interface Check {
   readonly name: string;
-  readonly ok: boolean;
-  readonly ms: number;
-  /** Everything the script printed, or the function's text. */
-  readonly output: string;
+  readonly script: string;
+  readonly args: readonly string[];
 }
+
+type CheckResult = Awaited<ReturnType<typeof runCheck>>;
 
 /**
  * Environment for tools of the project: this Node and the project's tools come first. Hundreds of processes load the
@@ -43,12 +43,10 @@ export function toolScript(root: string, packageName: string, command = packageN
   return join(folder, path);
 }
 
-/** Runs one check to its end. */
-async function runCheck(check: Check, root: string): Promise<CheckResult> {
-  const { name } = check;
-  if ('run' in check) return { name, ms: 0, ...check.run() };
+/** Runs one check to its end. `output`: everything that it has printed. */
+async function runCheck({ name, script, args }: Check, root: string) {
   const start = performance.now();
-  const child = spawn(process.execPath, [check.script, ...check.args], {
+  const child = spawn(process.execPath, [script, ...args], {
     cwd: root,
     // Some tools write colours in CI although no one asked for them.
     env: { ...toolEnv(root), NO_COLOR: '1' },

@@ -1,9 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import t from 'tap';
-import { argumentsFor, NAMES } from '../../tools/sea/names.ts';
-
-const bin = join(import.meta.dirname, '..', '..', 'bin');
+import { argumentsFor } from '../../tools/sea/names.ts';
 
 t.test('the name of the file chooses what it is', async (t) => {
   const cases: readonly [string, string, string][] = [
@@ -19,14 +15,5 @@ t.test('the name of the file chooses what it is', async (t) => {
   for (const [path, given, expected] of cases) {
     const args = given.split(' ').filter((arg) => arg !== '');
     t.equal(argumentsFor(path, args).join(' '), expected, path);
-  }
-});
-
-t.test('executables have the names and words of the launchers in bin/', async (t) => {
-  const launchers = readdirSync(bin).filter((file) => file !== 'start.js');
-  t.same(launchers.map((file) => file.replace(/\.js$/, '')).sort(), Object.keys(NAMES).sort());
-  for (const file of launchers) {
-    const [, words = '[]'] = /start\((\[.*\])\)/.exec(readFileSync(join(bin, file), 'utf8')) ?? [];
-    t.same(JSON.parse(words.replaceAll("'", '"')), NAMES[file.replace(/\.js$/, '')], file);
   }
 });

@@ -16,20 +16,15 @@ function read(program: Uint8Array<ArrayBuffer>) {
 
 t.test('Windows shows the version of the program, not that of Node', async (t) => {
   const first = withVersion(empty(), '0.1.0');
-  const { count, strings, info } = read(withVersion(first, '1.22.333'));
-  t.equal(count, 1, 'the previous one is replaced');
-  t.match(strings, {
-    ProductName: 'kpng-userspace',
-    FileVersion: '1.22.333',
-    ProductVersion: '1.22.333',
-  });
-  t.equal(info?.fixedInfo.fileVersionMS, (1 << 16) + 22);
-  t.equal(info?.fixedInfo.fileVersionLS, 333 << 16);
-});
-
-t.test('a version that is a preview has its numbers', async (t) => {
-  const { info, strings } = read(withVersion(empty(), '2.0.1-rc.1'));
-  t.equal(info?.fixedInfo.fileVersionMS, 2 << 16);
-  t.equal(info?.fixedInfo.fileVersionLS, 1 << 16);
-  t.equal(strings?.['FileVersion'], '2.0.1-rc.1');
+  for (const [version, ms, ls] of [
+    ['1.22.333', (1 << 16) + 22, 333 << 16],
+    ['2.0.1-rc.1', 2 << 16, 1 << 16],
+  ] as const) {
+    const { count, strings, info } = read(withVersion(first, version));
+    t.equal(count, 1, 'the previous one is replaced');
+    const versions = { FileVersion: version, ProductVersion: version };
+    t.match(strings, { ProductName: 'kpng-userspace', ...versions });
+    t.equal(info?.fixedInfo.fileVersionMS, ms);
+    t.equal(info?.fixedInfo.fileVersionLS, ls);
+  }
 });

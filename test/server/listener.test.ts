@@ -1,22 +1,18 @@
 import { execFile } from 'node:child_process';
 import { existsSync, statSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { formatListen, isExposed, parseListen } from '../../src/server/listen-address.ts';
+import { isExposed, parseListen } from '../../src/server/listen-address.ts';
 import { portOf, startApiRig } from '../support/api-rig.ts';
 import { shortDir } from '../support/short-dir.ts';
 
 const posix = { skip: process.platform === 'win32' && 'only on linux' };
 
-interface Expected {
-  readonly code: string | RegExp;
-  readonly message?: RegExp;
-}
-
-async function fails(t: Test, listen: string, expected: Expected): Promise<void> {
-  await t.rejects(startApiRig(t, { listen }), expected);
+function fails(t: Test, listen: string, code: string | RegExp, message = /./) {
+  return t.rejects(startApiRig(t, { listen }), { code, message });
 }
 
 t.test('a unix socket is for its owner and group, and gone afterwards', posix, async (t) => {
@@ -52,38 +48,28 @@ t.test('a socket that is in use, and a file of another kind, are left alone', po
     server.listen(taken, resolve);
   });
   t.teardown(() => server.close());
-  await fails(t, `unix:${taken}`, {
-    code: 'KPNG_LISTEN_ADDRESS_IN_USE',
-    message: /another process listens on it/,
-  });
+  const inUse = 'KPNG_LISTEN_ADDRESS_IN_USE';
+  await fails(t, `unix:${taken}`, inUse, /^unix:\/\/\/.*: another process listens on it/);
   t.ok(existsSync(taken));
   writeFileSync(file, 'precious');
-  await fails(t, `unix:${file}`, {
-    code: 'KPNG_LISTEN_ADDRESS_IN_USE',
-    message: /exists and is not a socket/,
-  });
+  await fails(t, `unix:${file}`, inUse, /exists and is not a socket/);
   t.ok(existsSync(file));
 });
 
 t.test('an address that is unavailable is named, with the reason', async (t) => {
   const { server } = await startApiRig(t);
-  await fails(t, `tcp://127.0.0.1:${portOf(server)}`, {
-    code: 'KPNG_LISTEN_ADDRESS_IN_USE',
-    message:
-      process.platform === 'linux'
-        ? /tcp:\/\/127\.0\.0\.1:\d+: this process \(\d+\) listens there/
-        : /tcp:\/\/127\.0\.0\.1:\d+/,
-  });
-  await fails(t, 'tcp://192.0.2.1:0', { code: 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE' });
-  await fails(t, `unix://${join(shortDir(t), 'no', 'where.sock')}`, { code: /^KPNG_LISTEN_/ });
+  const holder = process.platform === 'linux' ? /:\d+: this process \(\d+\) listens there/ : /:\d+/;
+  await fails(t, `tcp://127.0.0.1:${portOf(server)}`, 'KPNG_LISTEN_ADDRESS_IN_USE', holder);
+  await fails(t, 'tcp://192.0.2.1:0', 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE');
+  await fails(t, `unix://${join(shortDir(t), 'no', 'where.sock')}`, /^KPNG_LISTEN_/);
 });
 
 t.test('every address of one family', async (t) => {
   const { server, cluster, watch } = await startApiRig(t, { listen: 'tcp4://:0' });
   t.match(server.address, { kind: 'tcp', host: '', family: 4 });
-  t.not(server.address, parseListen('tcp4://:0'));
   cluster.complete();
   t.strictSame(await watch().ask('n'), ['R', 'Y']);
+  await t.rejects(once(connect(portOf(server), '::1'), 'connect'), 'not of the other one');
 });
 
 const tcp = (host: string, port: number, family?: 4 | 6) => ({ kind: 'tcp', host, port, family });
@@ -118,12 +104,6 @@ t.test('an invalid address is reported with the flag', async (t) => {
     ['unix:', /the path of the socket is missing/],
   ] as const) {
     t.throws(() => parseListen(text), { code: 'KPNG_USAGE', message: problem }, text);
-  }
-});
-
-t.test('an address is written as it is read', async (t) => {
-  for (const text of ['tcp://127.0.0.1:12090', 'tcp://:1', 'tcp6://[::1]:1', 'unix:///run/x']) {
-    t.equal(formatListen(parseListen(text)), text);
   }
 });
 

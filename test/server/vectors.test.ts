@@ -24,9 +24,9 @@ async function watched(t: Test) {
 }
 
 t.test('V5 (kept, different): a slice in the global API', async (t) => {
-  const { watchGlobal, globalRequest } = await watched(t);
+  const { watchGlobal } = await watched(t);
   const call = watchGlobal();
-  call.sendBytes(globalRequest);
+  call.request();
   const items = await call.changeSet();
   const web = items.find(
     ({ op }) => op?.$case === 'set' && op.value.ref?.path.includes('web-abcde'),
@@ -64,10 +64,7 @@ t.test('V11 (kept): the first change set', async (t) => {
 t.test('V12 (kept): the next change sets', async (t) => {
   const { cluster, call, first } = await watched(t);
   const old = first.map(opText).find((text) => text.startsWith('S2 demo/api')) ?? '';
-  const next = (): Promise<string[]> => {
-    call.request('node-a');
-    return call.texts();
-  };
+  const next = () => call.ask('node-a');
   await t.test('(a) an endpoint goes, another comes', async (t) => {
     cluster.slice('demo/web', 'web-abcde', notReady(WEB), pod('web-1', '10.1.0.7'));
     t.strictSame(await next(), ['S2 demo/web/web-1', 'D2 demo/web/web-0', 'Y']);
@@ -97,8 +94,7 @@ t.test('V12 (kept): the next change sets', async (t) => {
   });
   await t.test('(f) three changes between two requests are one change set', async (t) => {
     cluster.service('demo/x').deleteService('demo/later').service('demo/x', { type: 'NodePort' });
-    const items = await (call.request('node-a'), call.changeSet());
-    t.strictSame(items.map(opText), ['S1 demo/x', 'D1 demo/later', 'Y']);
+    t.strictSame(await next(), ['S1 demo/x', 'D1 demo/later', 'Y']);
   });
 });
 
@@ -125,12 +121,9 @@ t.test('V13 (kept, different): a client that asks before the state is complete',
 
 t.test('V10 (different): a dual-stack pod is one endpoint, and is not sent again', async (t) => {
   const { cluster, watch } = await startApiRig(t);
-  const v6 = { ips: { v6: ['fd00::5'] } };
-  cluster
-    .service('demo/shop')
-    .slice('demo/shop', 'shop-4aaaa', pod('shop-0', '10.1.0.5'))
-    .slice('demo/shop', 'shop-6bbbb', pod('shop-0', '', '', { endpoint: v6 }))
-    .complete();
+  const v6 = pod('shop-0', '', '', { endpoint: { ips: { v6: ['fd00::5'] } } });
+  cluster.service('demo/shop').slice('demo/shop', 'shop-4aaaa', pod('shop-0', '10.1.0.5'));
+  cluster.slice('demo/shop', 'shop-6bbbb', v6).complete();
   const call = watch();
   call.request('n');
   const items = await call.changeSet();
@@ -138,13 +131,12 @@ t.test('V10 (different): a dual-stack pod is one endpoint, and is not sent again
   const { op } = items[2] ?? {};
   const endpoint = op?.$case === 'set' ? Endpoint.decode(op.value.bytes) : undefined;
   t.strictSame(endpoint?.ips, { v4: ['10.1.0.5'], v6: ['fd00::5'] });
-  call.request('n');
   cluster.node('somewhere').service('demo/next');
-  t.strictSame(await call.texts(), ['S1 demo/next', 'Y']);
+  t.strictSame(await call.ask('n'), ['S1 demo/next', 'Y']);
 });
 
 t.test('order of a global change set (kept)', async (t) => {
-  const { cluster, watchGlobal, globalRequest } = await startApiRig(t);
+  const { cluster, watchGlobal } = await startApiRig(t);
   cluster
     .node('node-b')
     .node('node-a')
@@ -153,35 +145,26 @@ t.test('order of a global change set (kept)', async (t) => {
     .slice('demo/web', 's', pod('web-0', '10.1.0.5'))
     .complete();
   const call = watchGlobal();
-  call.sendBytes(globalRequest);
-  const texts = await call.texts();
-  t.strictSame(texts.slice(0, 5), [
-    'R',
-    'S12 |node-a||',
-    'S12 |node-b||',
-    'S10 demo|api||',
-    'S10 demo|web||',
-  ]);
+  const texts = await call.ask();
+  const nodes = ['S12 |node-a||', 'S12 |node-b||'];
+  t.strictSame(texts.slice(0, 5), ['R', ...nodes, 'S10 demo|api||', 'S10 demo|web||']);
   t.match(texts[5], /^S11 demo\|web\|s\|[0-9a-f]+$/);
   t.strictSame(texts.slice(6), ['Y']);
   cluster.atOnce((all) =>
     all.deleteNode('node-a').deleteService('demo/web').slice('demo/web', 's').node('node-c'),
   );
-  call.sendBytes(globalRequest);
-  const [node, endpoint, ...rest] = await call.texts();
+  const [node, endpoint, ...rest] = await call.ask();
   t.equal(node, 'S12 |node-c||');
   t.match(endpoint, /^D11 demo\|web\|s\|/);
   t.strictSame(rest, ['D10 demo|web||', 'D12 |node-a||', 'Y']);
 });
 
 t.test('the global API reports what the local one leaves out', async (t) => {
-  const { cluster, watchGlobal, globalRequest } = await startApiRig(t);
+  const { cluster, watchGlobal } = await startApiRig(t);
   cluster.endpoints('demo/none', notReady(pod('x', '10.1.0.5'))).complete();
   const call = watchGlobal();
-  call.sendBytes(globalRequest);
-  const texts = await call.texts();
+  const texts = await call.ask();
   t.match(texts[1], /^S11 demo\|none\|none-slice\|/);
   cluster.endpoints('demo/none', { ...notReady(pod('x', '10.1.0.5')), hints: { zones: ['z'] } });
-  call.sendBytes(globalRequest);
-  t.match(await call.texts(), [/^S11 demo\|none\|none-slice\|/, 'Y'], 'a change of hints alone');
+  t.match(await call.ask(), [/^S11 demo\|none\|none-slice\|/, 'Y'], 'a change of hints alone');
 });

@@ -1,18 +1,7 @@
 import t from 'tap';
-import { deleteFrame, setFrame, SYNC_FRAME } from '../../src/api/frames.ts';
-import { Hub } from '../../src/server/watch.ts';
-import { onePiece, piecesOf, type Watch } from '../../src/server/watch.ts';
+import { setFrame } from '../../src/api/frames.ts';
+import { Hub, piecesOf, type Watch } from '../../src/server/watch.ts';
 import { until } from '../support/until.ts';
-
-t.test('what many get is joined with its Sync once', async (t) => {
-  const frames = deleteFrame(1, 'demo/web');
-  const piece = onePiece([frames]);
-  t.ok(piece?.equals(Buffer.concat([frames, SYNC_FRAME])));
-  t.equal(onePiece([frames]), piece);
-  t.equal(onePiece([]), SYNC_FRAME, 'nothing but a Sync');
-  t.equal(onePiece([frames, frames]), undefined);
-  t.equal(onePiece([frames].values()), undefined, 'what is made while it is sent');
-});
 
 t.test('frames of any size come out whole and in order, in pieces of a limited size', async (t) => {
   const sizes = [1, 100, 65_000, 400, 70_000, 3, 200_000].concat(Array(2000).fill(90));
@@ -29,7 +18,7 @@ t.test('frames of any size come out whole and in order, in pieces of a limited s
     if (parts.length === 0) t.ok(made <= 4, `${made} frames are made for the first piece`);
     parts.push(Buffer.from(piece));
   }
-  t.ok(Buffer.concat(parts).equals(Buffer.concat([...frames, SYNC_FRAME])));
+  t.ok(Buffer.concat(parts).equals(Buffer.concat(frames)));
   const large = frames.filter(({ length }) => length > 65_536).length;
   t.equal(parts.filter(({ length }) => length > 65_536).length, large);
   t.ok(parts.length < 12, `${parts.length} pieces`);

@@ -44,10 +44,11 @@ function rig(t: Test, script: string, options: Partial<CalloutOptions> = {}) {
     ...options,
   });
   t.teardown(() => sink.destroy());
-  const file = (name: string): string => join(folder, name);
-  const read = (name: string): string =>
-    existsSync(file(name)) ? readFileSync(file(name), 'utf8') : '';
-  return { sink, program, events, file, read, printed: () => printed };
+  const read = (name: string): string => {
+    const path = join(folder, name);
+    return existsSync(path) ? readFileSync(path, 'utf8') : '';
+  };
+  return { sink, program, events, read, printed: () => printed };
 }
 
 /** A process that is there, and has not ended. */
@@ -59,15 +60,11 @@ function runs(pid: string): boolean {
   }
 }
 
-t.test('the program reads the whole state, and its output is printed', async (t) => {
+t.test('the program reads the state at every sync, and its output is printed', async (t) => {
   const { sink, printed, events } = rig(t, 'cat');
   const [first, second] = [state('d/a', 'd/b'), state('d/b')];
-  await sink.sync(first);
-  t.equal(printed(), `${textOf(first)}\n`);
-  await sink.sync(second);
-  t.equal(printed(), `${textOf(first)}\n${textOf(second)}\n`);
-  await sink.sync(second);
-  t.equal(events.length, 3, 'also when nothing has changed');
+  for (const change of [first, second, second]) await sink.sync(change);
+  t.equal(printed(), [first, second, second].map((change) => `${textOf(change)}\n`).join(''));
   t.match(events[0], { result: 'ok', error: undefined, stderr: '' });
 });
 
@@ -76,16 +73,13 @@ t.test('a large state arrives whole, and a program reads what it wants of it', a
   const text = textOf(change);
   process.env['KPNG_TEST'] = 'yes';
   t.teardown(() => delete process.env['KPNG_TEST']);
-  for (const [script, output] of [
-    ['wc -c | tr -d " "', `${Buffer.byteLength(text)}`],
-    ['head -n 1 /dev/stdin', text.slice(0, text.indexOf('\n'))],
-    // No arguments, our working directory and our environment.
-    ['echo "$# $PWD $KPNG_TEST"', `0 ${process.cwd()} yes`],
-  ] as const) {
-    const { sink, printed } = rig(t, script);
-    await sink.sync(change);
-    t.equal(printed(), `${output}\n\n`, script);
-  }
+  const script = 'wc -c | tr -d " "; head -n 1 /dev/stdin; echo "$# $PWD $KPNG_TEST"';
+  const { sink, printed } = rig(t, script);
+  await sink.sync(change);
+  const [length, first, words] = printed().split('\n');
+  t.equal(length, `${Buffer.byteLength(text)}`);
+  t.equal(first, text.slice(0, text.indexOf('\n')), 'opened by name, it is read from the start');
+  t.equal(words, `0 ${process.cwd()} yes`, 'no arguments, our folder and our environment');
 });
 
 t.test('another exit code, or a signal, fails the sync and drops the output', async (t) => {
@@ -117,6 +111,9 @@ t.test('a missing or non-executable program is named', async (t) => {
     message: '/no/such/program could not be started: there is no such program',
   });
   t.equal(missing.events[0]?.result, 'start');
+  // Node throws this instead of emitting it.
+  const inFile = rig(t, '', { program: `${import.meta.filename}/program` });
+  await t.rejects(inFile.sink.sync(state()), { message: /could not be started: .*ENOTDIR/ });
   const plain = rig(t, '');
   chmodSync(plain.program, 0o644);
   await t.rejects(plain.sink.sync(state()), {
@@ -124,51 +121,42 @@ t.test('a missing or non-executable program is named', async (t) => {
   });
 });
 
-t.test('on a timeout, the program and its children get TERM, and the sync fails', async (t) => {
-  const clock = new FakeClock();
-  const { sink, events, read } = rig(
-    t,
-    "trap 'echo bye >&2; exit 0' TERM; sh -c \"echo \\$\\$ >'$OUT/child'; exec sleep 1000\" & wait",
-    { clock, timeoutMs: 5000 },
-  );
-  const done = t.rejects(sink.sync(state()), {
-    code: 'KPNG_CALLOUT_FAILED',
-    message: /timed out after 5s$/,
-  });
-  await until(() => read('child').endsWith('\n'));
-  t.ok(runs(read('child')));
-  clock.advance(4999);
-  t.equal(events.length, 0);
-  clock.advance(1);
-  await done;
-  t.match(events, [{ result: 'timeout', stderr: 'bye', durationMs: 5000 }]);
-  await until(() => !runs(read('child')));
-  t.equal(clock.pending, 0, 'no one waits any more');
-});
-
-for (const [what, script, message] of [
+for (const [what, script, message, stderr] of [
+  [
+    'the program and its children get TERM',
+    'trap "echo bye >&2; exit 0" TERM; sh -c "echo \\$\\$ >\'$OUT/pid\'; exec sleep 1000" & wait',
+    /timed out after 5s$/,
+    'bye',
+  ],
   [
     'a program that ignores TERM is killed',
     'trap "" TERM; echo $$ >"$OUT/pid"; while :; do sleep 1000; done',
-    /timed out after 1s$/,
+    /timed out after 5s$/,
+    undefined,
   ],
   [
     'a process that left the group cannot delay the run',
     'setsid sh -c \'echo $$ >"$0/pid"; exec sleep 1000\' "$OUT" &',
     /a process that it started, timed out/,
+    undefined,
   ],
 ] as const) {
-  t.test(what, async (t) => {
+  t.test(`on a timeout, ${what}`, async (t) => {
     const clock = new FakeClock();
-    const { sink, events, read } = rig(t, script, { clock, timeoutMs: 1000 });
-    const done = t.rejects(sink.sync(state()), { message });
+    const { sink, events, read } = rig(t, script, { clock, timeoutMs: 5000 });
+    const done = t.rejects(sink.sync(state()), { code: 'KPNG_CALLOUT_FAILED', message });
     await until(() => read('pid').endsWith('\n'));
     t.teardown(() => runs(read('pid')) && process.kill(Number(read('pid')), 'SIGKILL'));
-    clock.advance(1000);
+    t.ok(runs(read('pid')));
+    clock.advance(4999);
     t.equal(events.length, 0);
-    clock.advance(TERM_GRACE_MS);
+    clock.advance(1);
+    if (stderr === undefined) clock.advance(TERM_GRACE_MS);
     await done;
-    if (what.includes('killed')) await until(() => !runs(read('pid')));
+    const durationMs = stderr === undefined ? 5000 + TERM_GRACE_MS : 5000;
+    t.match(events, [{ result: 'timeout', stderr: stderr ?? '', durationMs }]);
+    t.equal(clock.pending, 0, 'no one waits any more');
+    if (!what.includes('left the group')) await until(() => !runs(read('pid')));
   });
 }
 

@@ -2,7 +2,6 @@ import t from 'tap';
 import { Deliverer } from '../../src/store/deliver.ts';
 import { sinkFailed, sinkRecovered } from '../../src/store/events.ts';
 import { LocalState } from '../../src/store/local-state.ts';
-import type { LocalChange } from '../../src/store/local-view.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { service } from '../support/messages.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
@@ -71,19 +70,6 @@ t.test('a new change set includes rejected keys, until they are taken', async (t
   delivery = set('d/d');
   t.strictSame(await next(), ['d/d']);
   await delivery;
-});
-
-t.test('waits for a slow change set, and delivers nothing if there is none', async (t) => {
-  const { sink, set, next, deliverer } = setup();
-  const ready = Promise.withResolvers<LocalChange | undefined>();
-  const slow = deliverer.deliver(() => ready.promise);
-  const behind = set('d/b');
-  await new Promise(setImmediate);
-  t.equal(sink.unread, 0, 'what comes later waits');
-  ready.resolve(undefined);
-  t.equal(await slow, undefined);
-  t.strictSame(await next(), ['d/b']);
-  await behind;
 });
 
 t.test('also retried: a set without services, and one that an empty one followed', async (t) => {

@@ -7,7 +7,6 @@ import { decodeLocalOp } from '../../src/api/ops.ts';
 import { comparePaths } from '../../src/api/paths.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
-import { DELETED, KEPT, StateSize, type Staged } from '../../src/store/change-set.ts';
 import {
   deleteEndpoint,
   deleteService,
@@ -23,10 +22,10 @@ import { holds } from '../support/property.ts';
 
 const OPERATIONS = {
   setService: 6,
-  badService: 1,
+  badService: 2,
   deleteService: 2,
   setEndpoint: 6,
-  badEndpoint: 1,
+  badEndpoint: 2,
   deleteEndpoint: 2,
   reset: 2,
   sync: 3,
@@ -115,12 +114,46 @@ function plain(entry: ServiceEntry): [string, unknown] {
   return [entry.key, { service: entry.service.healthCheckNodePort, endpoints }];
 }
 
+const LIMITS = { maxEntries: 30, maxBytes: 50_000 };
+
+/** Names the services in a change set; `length`: that of a text in each. Absent: they are deleted. */
+function fill(state: LocalState, from: number, to: number, length?: number): void {
+  for (let n = from; n < to; n++) {
+    const value =
+      length === undefined ? undefined : service(`n/${n}`, { type: 'x'.repeat(length) });
+    state.apply({ kind: 'service', ref: `n/${n}`, value });
+  }
+}
+
+/** Fills an empty state almost to its limits, in two change sets. */
+function almostFill(state: LocalState, length: number): void {
+  fill(state, 0, 1, 2000);
+  state.sync();
+  // What is replaced within a change set is not counted twice.
+  for (const _ of [1, 2]) fill(state, 1, 2, length);
+}
+
+/** The longest text with which that is possible. */
+const LONGEST = ((): number => {
+  let [low, high] = [0, LIMITS.maxBytes];
+  while (low + 1 < high) {
+    const middle = (low + high) >> 1;
+    try {
+      almostFill(new LocalState(LIMITS), middle);
+      low = middle;
+    } catch {
+      high = middle;
+    }
+  }
+  return low;
+})();
+
 t.test('any operations give the state of the plain model, and exact changes', async (t) => {
   holds(
     t,
-    fc.property(fc.array(operation, { maxLength: 60 }), (steps) => {
+    fc.property(fc.array(operation, { maxLength: 60, size: 'max' }), (steps) => {
       const model = new Model();
-      const state = new LocalState();
+      const state = new LocalState(LIMITS);
       let before = new Map(model.view());
       let held = [...state.entries()];
       for (const step of [...steps, { op: 'sync', key: '', ep: '', value: 0 }]) {
@@ -150,67 +183,31 @@ t.test('any operations give the state of the plain model, and exact changes', as
         assert.equal(view.size, after.size);
         before = after;
       }
+      // Nothing of what has gone is still counted: as much fits as into a new state.
+      for (const { key, ep } of steps) {
+        state.apply({ kind: 'service', ref: key, value: undefined });
+        state.apply({ kind: 'endpoint', ref: { service: key, key: ep }, value: undefined });
+      }
+      state.sync();
+      fill(state, 0, 10, 0);
+      state.sync();
+      fill(state, 10, LIMITS.maxEntries, 0);
+      state.sync();
+      fill(state, 0, LIMITS.maxEntries);
+      state.sync();
+      almostFill(state, LONGEST);
+      assert.throws(() => fill(state, 1, 2, LONGEST + 1), { code: 'KPNG_STATE_TOO_LARGE' });
     }),
   );
 });
 
-const step = fc.record({
-  does: fc.constantFrom('set', 'set', 'delete', 'keep', 'reset', 'sync'),
-  key: fc.constantFrom('a', 'b', 'c'),
-  length: fc.nat(3),
-});
-
-/** One entry of this many characters fills the limit. */
-const CHARACTERS = 10_000;
-const LIMITS = { maxEntries: 10, maxBytes: CHARACTERS + 201 };
-
-t.test('deleted entries leave nothing behind, and nothing is counted twice', async (t) => {
-  holds(
-    t,
-    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
-      const size = new StateSize(LIMITS);
-      let state = new Map<string, object>();
-      const staged = new Map<string, Staged<object>>();
-      let suspect = false;
-      const stage = (key: string, value: Staged<object>): void => {
-        const previous = staged.get(key);
-        if (value === KEPT && previous !== undefined) return;
-        staged.set(key, value);
-        size.stage(1, state.get(key), previous, value);
-      };
-      const sync = (): void => {
-        const before = state;
-        state = new Map(suspect ? [] : before);
-        for (const [key, value] of staged) {
-          const after = value === KEPT ? before.get(key) : value;
-          if (typeof after === 'object') state.set(key, after);
-          else state.delete(key);
-        }
-        staged.clear();
-        size.sync();
-        suspect = false;
-      };
-      for (const { does, key, length } of steps) {
-        if (does === 'set') stage(key, { text: 'x'.repeat(length) });
-        else if (does === 'delete') stage(key, DELETED);
-        else if (does === 'keep') stage(key, KEPT);
-        else if (does === 'sync') sync();
-        else {
-          staged.clear();
-          size.reset();
-          suspect = true;
-        }
-      }
-      sync();
-      for (const key of state.keys()) stage(key, DELETED);
-      sync();
-      stage('a', { text: 'x'.repeat(CHARACTERS) });
-      try {
-        stage('a', { text: 'x'.repeat(CHARACTERS + 1) });
-      } catch {
-        return;
-      }
-      throw new Error('more than the limit was accepted');
-    }),
-  );
+t.test('a state and a change set are limited', async (t) => {
+  t.ok(LONGEST > 0.9 * LIMITS.maxBytes);
+  const state = new LocalState(LIMITS);
+  fill(state, 0, 10, 0);
+  state.sync();
+  fill(state, 10, LIMITS.maxEntries, 0);
+  const tooLarge = { code: 'KPNG_STATE_TOO_LARGE' };
+  t.throws(() => fill(state, LIMITS.maxEntries, LIMITS.maxEntries + 1, 0), tooLarge);
+  t.throws(() => fill(new LocalState(LIMITS), 0, LIMITS.maxEntries + 1), tooLarge, 'deletions');
 });

@@ -136,36 +136,65 @@ t.test('without hints, merged pods lose and gain no address', async (t) => {
 t.test('an entry that is made from the previous one is what a new one would be', async (t) => {
   // Some of the previous endpoints by their index, and new ones.
   const edits = fc.array(fc.oneof(fc.nat(9), info), { maxLength: 8 });
-  const change = fc.record({ edits, node, policies, isOther: fc.boolean() });
+  const flags = { isOther: fc.boolean(), isDistinct: fc.boolean() };
+  const change = fc.record({ edits, node, policies, ...flags });
   const changes = fc.array(change, { minLength: 2, maxLength: 5 });
   holds(
     t,
     fc.property(changes, (changes) => {
       let kept: { readonly entry: NodeEntry; readonly node: ViewNode } | undefined;
-      for (const { edits, node, policies, isOther } of changes) {
+      for (const { edits, node, policies, isOther, isDistinct } of changes) {
         const old = kept?.entry.record.endpoints ?? [];
-        const infos = edits.flatMap((each) => {
+        let infos = edits.flatMap((each) => {
           return typeof each === 'number' ? (old[each] ?? []) : each;
         });
+        if (isDistinct) {
+          const byPod = new Map(infos.map((each) => [each.podName, each]));
+          byPod.delete('');
+          infos = [...byPod.values()];
+        }
         const asBefore = isOther ? undefined : kept;
         const to = asBefore?.entry.service ?? { ...service('demo/web'), ...policies };
         const viewer = asBefore?.node ?? node;
         const record = new ServiceRecord(to, infos);
         const entry = new NodeEntry('demo/web', record, viewer, hasher);
-        const made = kept?.entry.next(record, viewer, true) ?? { entry, differences: undefined };
-        assert.deepEqual([...made.entry.endpoints], [...entry.endpoints]);
+        const made = new NodeEntry('demo/web', record, viewer, hasher);
+        const differences = kept && made.follow(kept.entry, true);
+        assert.deepEqual([...made.endpoints], [...entry.endpoints]);
         const known = localEndpoints(to, infos, viewer);
-        assert.deepEqual(new Map(made.entry.endpoints), new Map(known));
+        assert.deepEqual(new Map(made.endpoints), new Map(known));
         const before = kept?.entry.endpoints ?? new Map<string, Endpoint>();
         const differ = [...new Set([...before.keys(), ...known.keys()])].filter((key) => {
           const same = isDeepStrictEqual(before.get(key), known.get(key));
-          assert.ok(!same || before.get(key) === made.entry.endpoints.get(key));
+          assert.ok(!same || before.get(key) === made.endpoints.get(key));
           return !same;
         });
         const isSame = isDeepStrictEqual(kept?.entry.service, to);
-        if (kept) assert.equal(made.differences, differ.length + (isSame ? 0 : 1));
-        kept = { entry: made.entry, node: viewer };
+        if (kept) assert.equal(differences, differ.length + (isSame ? 0 : 1));
+        kept = { entry: made, node: viewer };
       }
     }),
   );
 });
+
+const ofPod = (podName: string, port: number, hints?: Partial<EndpointInfo['hints']>) =>
+  EndpointInfo.fromPartial({
+    namespace: 'demo',
+    serviceName: 'web',
+    podName,
+    conditions: { ready: true },
+    endpoint: { ips: { v4: ['10.0.0.1'] }, portOverrides: [{ name: 'http', port }] },
+    topology: { node: 'n1' },
+    ...(hints && { hints }),
+  });
+
+t.test(
+  'equal endpoints with different hints are merged in the same way in any order',
+  async (t) => {
+    const to = { internalTrafficToLocal: true, externalTrafficToLocal: false };
+    const infos = [ofPod('p1', 1, { nodes: ['n1'] }), ofPod('p1', 1, { nodes: ['n2'] })];
+    const seen = (some: readonly EndpointInfo[]): readonly unknown[] =>
+      Array.from(localEndpoints(to, some, { name: 'n1', zone: '' }));
+    t.strictSame(seen(infos), seen(infos.toReversed()));
+  },
+);

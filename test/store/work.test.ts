@@ -78,8 +78,8 @@ async function looksForOneEndpoint(t: Test, count: number): Promise<number> {
   ];
   for (const endpoints of steps) {
     const { endpoints: _, ...source } = sliceOf('demo/web', 'web-slice', []);
-    cluster.store.update((transaction) => transaction.patchSource({ ...source, endpoints }));
-    t.match(await view.next(), { changed: new Set(['demo/web']), operations: 1 });
+    cluster.store.update((transaction) => transaction.setSource({ ...source, endpoints }));
+    t.match(await view.next(), { changed: new Set(['demo/web']), operations: 2 });
     t.ok(view.get('demo/web'));
   }
   const endpoints = view.get('demo/web')?.endpoints;

@@ -3,21 +3,24 @@ import type { Test } from 'tap';
 import { SAMPLE_MS, Sampler } from '../../src/admin/sampler.ts';
 import { describeServices } from '../../src/admin/details.ts';
 import { listServices, type ServicesQuery } from '../../src/admin/services.ts';
-import { statusOf } from '../../src/admin/status.ts';
-import { runInParts } from '../../src/observe/parts.ts';
-import { failingOf } from '../../src/observe/service-state.ts';
+import { statusOf } from '../../src/admin/standard.ts';
 import { startAdmin, type Admin } from '../../src/admin/start.ts';
-import type { ProblemView } from '../../src/admin/subject.ts';
-import type { ProcessSubject, ProxySubject } from '../../src/admin/subject.ts';
+import type { ProblemView, ProcessSubject, ProxySubject } from '../../src/admin/subject.ts';
 import { Health } from '../../src/observe/health.ts';
 import type { AdjustableLog, LogKeys } from '../../src/observe/log.ts';
 import type { DesiredServicePort } from '../../src/proxier/wanted.ts';
 import { Drains, type Drain } from '../../src/proxier/drains.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
-import type { InspectQuery, Inspection } from '../../src/proxysocket/inspect.ts';
+import {
+  NOTHING,
+  type EndpointSnapshot,
+  type InspectQuery,
+  type Inspection,
+} from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
-import type { EndpointSpec, Protocol, ServicePortSpec } from '../../src/proxysocket/spec.ts';
+import type { ListenerStatus, Protocol } from '../../src/proxysocket/spec.ts';
+import { endpoint } from './balancer.ts';
 import { FakeClock } from './fake-clock.ts';
 import { until } from './until.ts';
 
@@ -69,21 +72,19 @@ export const SHOP: readonly SceneService[] = [
 
 export class AdminScene {
   readonly clock = new FakeClock();
-  readonly engine: SceneEngine;
+  readonly engine: ReturnType<typeof sceneEngine>;
   readonly proxier: ReturnType<typeof sceneProxier>;
   readonly health = new Health();
   readonly log = sceneLog();
   readonly subject: ProcessSubject;
-  /** How often the process was asked to stop. */
-  stops = 0;
   isProxying = true;
   readonly #services: readonly SceneService[];
   #second = 0;
 
   constructor(services: readonly SceneService[], problems: readonly ProblemView[] = []) {
     this.#services = services;
-    this.engine = new SceneEngine(services);
     const desired = services.map(desiredOf);
+    this.engine = sceneEngine(services);
     this.proxier = sceneProxier(desired);
     const proxy: ProxySubject = {
       engine: this.engine,
@@ -100,22 +101,17 @@ export class AdminScene {
       health: this.health,
       log: this.log,
       clock: this.clock,
-      stop: () => {
-        this.stops += 1;
-      },
+      stop: () => undefined,
       proxy: () => (this.isProxying ? proxy : undefined),
     };
     this.health.synced();
   }
 
   /** Starts the admin API; it is looked at from now on. */
-  start(options: { socketPath?: string; page?: boolean; drainDelayMs?: number }): Promise<Admin> {
-    const { drainDelayMs = 0 } = options;
-    return startAdmin({
-      socketPath: options.socketPath ?? '',
-      pageAddress: options.page === true ? { host: '', port: 0 } : undefined,
-      subject: { ...this.subject, drainDelayMs: () => drainDelayMs },
-    });
+  start({ socketPath = '', page = false, drainDelayMs = 0 }): Promise<Admin> {
+    const pageAddress = page ? { host: '', port: 0 } : undefined;
+    const subject = { ...this.subject, drainDelayMs: () => drainDelayMs };
+    return startAdmin({ socketPath, pageAddress, subject });
   }
 
   /** Serves the admin API on a socket until the test ends. */
@@ -128,28 +124,22 @@ export class AdminScene {
 
   /** Where the status page is, once it is served. */
   async pageUrl(): Promise<string> {
-    for (;;) {
-      const line = this.log.lines.find(({ message }) => message === 'Serving the status page');
-      if (line !== undefined) return String(line.keys['url']);
-      await new Promise(setImmediate);
-    }
+    const url = () =>
+      this.log.lines.find(({ message }) => message === 'Serving the status page')?.keys['url'];
+    await until(() => url() !== undefined);
+    return String(url());
   }
 
   /** Lets seconds pass, with their traffic. An even number: counters are looked at every other second. */
   pass(seconds: number): void {
-    for (let left = seconds; left > 0; left -= SAMPLE_MS / 1000) {
-      for (let second = 0; second < SAMPLE_MS / 1000; second += 1) this.#one();
-      this.clock.advance(SAMPLE_MS);
+    for (let left = seconds; left > 0; left -= 1) {
+      for (const { name, traffic } of this.#services) {
+        const counters = this.engine.counters.get(name);
+        if (counters && traffic) carry(counters, traffic(this.#second));
+      }
+      this.#second += 1;
+      if (this.#second % 2 === 0) this.clock.advance(SAMPLE_MS);
     }
-  }
-
-  #one(): void {
-    for (const { name, traffic } of this.#services) {
-      if (traffic === undefined) continue;
-      const counters = this.engine.counters.get(name);
-      if (counters !== undefined) carry(counters, traffic(this.#second));
-    }
-    this.#second += 1;
   }
 }
 
@@ -181,101 +171,64 @@ function sceneProxier(desired: readonly DesiredServicePort[]) {
   };
 }
 
-const UNAVAILABLE = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
-
-class SceneEngine {
-  readonly kind = 'linux';
-  readonly counters: ReadonlyMap<string, ServicePortCounters>;
-  readonly #specs: readonly ServicePortSpec[];
-  readonly #scene: ReadonlyMap<string, SceneService>;
-
-  constructor(services: readonly SceneService[]) {
-    this.#scene = new Map(services.map((service) => [service.name, service]));
-    this.#specs = services.map(specOf);
-    this.counters = new Map(services.map(({ name }) => [name, newCounters()]));
-  }
-
-  snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
-    const found: ServicePortSnapshot[] = [];
-    for (const { name, protocol, endpoints, listen } of this.#specs) {
-      if (names !== undefined && !names.has(name)) continue;
-      const broken = this.#scene.get(name)?.broken === true;
-      found.push({
-        name,
-        protocol,
-        endpoints: endpoints.length,
-        counters: this.counters.get(name) ?? newCounters(),
-        listeners: listen.map((each) =>
-          broken
-            ? { state: 'failed', listen: each, code: UNAVAILABLE, cause: 'EADDRNOTAVAIL' }
-            : { state: 'listening', listen: each, boundPort: each.port },
-        ),
-      });
-    }
-    return found;
-  }
-
-  names(): string[] {
-    return this.#specs.map(({ name }) => name);
-  }
-
-  activity(): undefined {
-    return undefined;
-  }
-
-  async inspect({ servicePorts = [] }: InspectQuery): Promise<Inspection> {
-    const found = servicePorts.flatMap((servicePort) => {
-      const { endpoints = [], failing = [] } = this.#scene.get(servicePort) ?? {};
-      const active = this.counters.get(servicePort)?.active ?? 0;
-      const share = Math.round(active / Math.max(endpoints.length - failing.length, 1));
-      return endpoints.map((endpoint) => {
-        const fails = failing.includes(endpoint);
-        const used = fails ? 0 : share;
-        return {
-          servicePort,
-          endpoint,
-          failing: fails,
-          active: used,
-          connections: used * 10,
-          bytesIn: used * 1000,
-          bytesOut: used * 20_000,
-          errors: fails ? 3 : 0,
-          connectMs: fails ? undefined : 0.8,
-          failingMs: fails ? 90_000 : undefined,
-          lastError: fails ? { cause: 'refused', agoMs: 5000 } : undefined,
-        };
-      });
+/** An engine whose counters change only with the scene. */
+function sceneEngine(services: readonly SceneService[]) {
+  const byName = new Map(services.map((service) => [service.name, service]));
+  const counters = new Map(services.map(({ name }) => [name, newCounters()]));
+  const snapshotOf = (service: SceneService): ServicePortSnapshot => {
+    const { name, protocol = 'TCP', endpoints, address, port = 80 } = service;
+    const listen = { address, port, traffic: 'internal' } as const;
+    const code = 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE';
+    const listener: ListenerStatus =
+      service.broken === true
+        ? { state: 'failed', listen, code, cause: 'EADDRNOTAVAIL' }
+        : { state: 'listening', listen, boundPort: port };
+    const own = counters.get(name) ?? newCounters();
+    return { name, protocol, endpoints: endpoints.length, counters: own, listeners: [listener] };
+  };
+  const endpointsOf = (servicePort: string) => {
+    const { endpoints = [], failing = [] } = byName.get(servicePort) ?? {};
+    const active = counters.get(servicePort)?.active ?? 0;
+    const share = Math.round(active / Math.max(endpoints.length - failing.length, 1));
+    return endpoints.map((endpoint): EndpointSnapshot => {
+      const [failed, used] = failing.includes(endpoint) ? [true, 0] : [false, share];
+      return {
+        servicePort,
+        endpoint,
+        failing: failed,
+        active: used,
+        connections: used * 10,
+        bytesIn: used * 1000,
+        bytesOut: used * 20_000,
+        errors: failed ? 3 : 0,
+        connectMs: failed ? undefined : 0.8,
+        failingMs: failed ? 90_000 : undefined,
+        lastError: failed ? { cause: 'refused', agoMs: 5000 } : undefined,
+      };
     });
-    const all = [...this.#scene.values()];
-    const failing = new Map(all.map(({ name, failing = [] }) => [name, new Set(failing)]));
-    return { connections: [], matched: 0, complete: true, endpoints: found, failing };
-  }
-}
-
-function endpointSpec(text: string): EndpointSpec {
-  const colon = text.lastIndexOf(':');
-  const address = text.slice(0, colon);
-  return { address, port: Number(text.slice(colon + 1)), internal: true, external: true };
-}
-
-function specOf(service: SceneService): ServicePortSpec {
-  const { name, protocol = 'TCP', address, port = 80, endpoints } = service;
+  };
   return {
-    name,
-    protocol,
-    listen: [{ address, port, traffic: 'internal' }],
-    endpoints: endpoints.map(endpointSpec),
-    affinity: { kind: 'none' },
+    kind: 'linux' as const,
+    counters,
+    names: () => [...byName.keys()],
+    activity: () => undefined,
+    snapshot: (names?: ReadonlySet<string>) =>
+      services.filter(({ name }) => names?.has(name) ?? true).map(snapshotOf),
+    inspect: async ({ servicePorts = [] }: InspectQuery): Promise<Inspection> => ({
+      ...NOTHING,
+      endpoints: servicePorts.flatMap(endpointsOf),
+      failing: new Map(services.map(({ name, failing = [] }) => [name, new Set(failing)])),
+    }),
   };
 }
 
 function desiredOf(service: SceneService): DesiredServicePort {
-  const { listen: _, ...spec } = specOf(service);
-  const { protocol } = spec;
+  const { name, protocol = 'TCP', address, port = 80, nodePort, endpoints } = service;
+  const list = endpoints.map((text) => endpoint(text));
+  const spec = { name, protocol, endpoints: list, affinity: { kind: 'none' } } as const;
   const portal = { protocol, traffic: 'internal', sourceRanges: [] } as const;
-  const { address, port = 80, nodePort } = service;
-  const node = { ...portal, kind: 'nodePort', address: undefined, port: nodePort ?? 0 } as const;
   const cluster = { ...portal, kind: 'clusterIP', address, port } as const;
+  const node = { ...portal, kind: 'nodePort', address: undefined, port: nodePort ?? 0 } as const;
   const portals = nodePort === undefined ? [cluster] : [cluster, node];
   return { spec, splitTraffic: false, portals };
 }
@@ -301,16 +254,14 @@ function sceneLog() {
 
 /** What the admin API answers about a scene after some seconds. */
 export function sceneViews(scene: AdminScene, seconds: number) {
-  const sampler = new Sampler({ clock: scene.clock, snapshot: () => scene.engine.snapshot() });
+  const sampler = new Sampler(scene.clock, () => scene.engine);
   scene.pass(seconds);
   const subject = scene.subject.proxy() as ProxySubject;
   const all = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;
   return {
     sampler,
-    list: async (query: Partial<ServicesQuery> = {}) => {
-      const failing = await failingOf(scene.engine);
-      return runInParts(listServices(subject, sampler, { ...all, limit: 100, ...query }, failing));
-    },
+    list: (query: Partial<ServicesQuery> = {}) =>
+      listServices(subject, sampler, { ...all, limit: 100, ...query }),
     details: (...names: string[]) => describeServices(subject, sampler, names),
     status: (parts: Partial<ProcessSubject> = {}) =>
       statusOf({ ...scene.subject, ...parts }, sampler),

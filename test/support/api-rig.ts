@@ -12,23 +12,16 @@ import {
 import { connect as connectHttp2 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Test } from 'tap';
-import { GlobalWatchReq } from '../../src/api/generated/globalv1/api.ts';
 import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
-import { decodeGlobalOp } from '../../src/api/global-ops.ts';
-import { decodeLocalOp } from '../../src/api/ops.ts';
+import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { type ApiServer, startApiServer, type ApiServerOptions } from '../../src/server/server.ts';
 import { GlobalReaders } from '../../src/store/global-readers.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
+import type { ChangeSet } from '../../src/store/reader.ts';
 import { emptyCluster, type Cluster } from './cluster.ts';
 import { Mailbox } from './mailbox.ts';
-
-export interface ApiClientOptions {
-  readonly credentials?: ChannelCredentials;
-  /** Method to call. Default: the local Watch. */
-  readonly path?: string;
-}
 
 /** `R`, `Y`, `S1 path`, `D2 path`: Reset, Sync, Set and Delete with the number of the set. */
 export function opText({ op }: OpItem): string {
@@ -62,11 +55,6 @@ export class WatchCall {
     this.stream.write(Buffer.from(bytes));
   }
 
-  /** Operations that came and were not asked for. */
-  get unread(): number {
-    return this.#items.size;
-  }
-
   async next(): Promise<OpItem> {
     return OpItem.decode(await this.#items.take());
   }
@@ -87,7 +75,7 @@ export class WatchCall {
   }
 
   /** Requests a change set. */
-  ask(nodeName: string): Promise<string[]> {
+  ask(nodeName = ''): Promise<string[]> {
     this.request(nodeName);
     return this.texts();
   }
@@ -123,10 +111,14 @@ export function openStreams(t: Test, socket: Socket) {
 }
 
 /** Connects to a server, and calls Watch as often as it is asked to. Ends with the test. */
-export function connectApi(t: Test, server: ApiServer, options: ApiClientOptions = {}) {
+export function connectApi(
+  t: Test,
+  server: ApiServer,
+  channel: ChannelCredentials = credentials.createInsecure(),
+) {
   const { address } = server;
   const target = address.kind === 'unix' ? `unix:${address.path}` : `127.0.0.1:${address.port}`;
-  const client = new Client(target, options.credentials ?? credentials.createInsecure(), {
+  const client = new Client(target, channel, {
     'grpc.use_local_subchannel_pool': 1,
     // Node refuses an address as a TLS server name, which grpc-js would ask for.
     'grpc.ssl_target_name_override': 'localhost',
@@ -136,9 +128,8 @@ export function connectApi(t: Test, server: ApiServer, options: ApiClientOptions
   const call = (path: string): WatchCall =>
     new WatchCall(client.makeBidiStreamRequest(path, asIs, asIs));
   return {
-    watch: () => call(options.path ?? '/localv1.Sets/Watch'),
+    watch: () => call('/localv1.Sets/Watch'),
     watchGlobal: () => call('/globalv1.Sets/Watch'),
-    globalRequest: Buffer.from(GlobalWatchReq.encode({}).finish()),
     close: () => client.close(),
   };
 }
@@ -147,12 +138,13 @@ export interface ApiRigOptions extends Partial<Omit<ApiServerOptions, 'store' | 
   /** Default: a free port of 127.0.0.1. */
   readonly listen?: string;
   readonly cluster?: Cluster;
-  readonly client?: ApiClientOptions;
+  /** Of the client. Default: plaintext. */
+  readonly channel?: ChannelCredentials;
 }
 
 /** A server of a cluster's state and a bare client of it. Both end with the test. */
 export async function startApiRig(t: Test, options: ApiRigOptions = {}) {
-  const { listen, client, ...rest } = options;
+  const { listen, channel, ...rest } = options;
   const cluster = options.cluster ?? (await emptyCluster());
   const server: ApiServer = await startApiServer({
     ...rest,
@@ -160,11 +152,11 @@ export async function startApiRig(t: Test, options: ApiRigOptions = {}) {
     listen: parseListen(listen ?? 'tcp://127.0.0.1:0'),
   });
   t.teardown(() => server.destroy());
-  return { cluster, server, ...connectApi(t, server, client) };
+  return { cluster, server, ...connectApi(t, server, channel) };
 }
 
 /** The operations in a piece of whole frames. */
-export function itemsOf(frames: Buffer): OpItem[] {
+function itemsOf(frames: Buffer): OpItem[] {
   const items: OpItem[] = [];
   for (let at = 0; at < frames.length;) {
     const end = at + 5 + frames.readUInt32BE(at + 1);
@@ -174,9 +166,21 @@ export function itemsOf(frames: Buffer): OpItem[] {
   return items;
 }
 
-/** A change set as short texts, see `opText`; undefined: there was none. */
-export function textsOf(changeSet: Iterable<Buffer> | undefined): string[] | undefined {
-  return changeSet && [...changeSet].flatMap(itemsOf).map(opText);
+/** The operations of a change set, without its Sync. */
+export function itemsIn(changeSet: ChangeSet | undefined): OpItem[] {
+  const pieces = Buffer.isBuffer(changeSet) ? [changeSet] : [...(changeSet ?? [])];
+  return pieces.flatMap(itemsOf).filter(({ op }) => op?.$case !== 'sync');
+}
+
+/** The same as short texts, see `opText`; undefined: there was none. */
+export function textsOf(changeSet: ChangeSet | undefined): string[] | undefined {
+  return changeSet && itemsIn(changeSet).map(opText);
+}
+
+/** Every entry of a store, with its bytes. */
+export function contentOf(store: GlobalStore): string[] {
+  const items = itemsIn(new GlobalReaders(store).open(() => {}).next(''));
+  return items.map((item) => `${opText(item)} ${JSON.stringify(item)}`);
 }
 
 /** Throws if clients of a store could not take what it passes on to them. */
@@ -185,8 +189,7 @@ export function checkPassedOn(store: GlobalStore): void {
     [new LocalReaders(store), decodeLocalOp],
     [new GlobalReaders(store), decodeGlobalOp],
   ] as const) {
-    const frames = readers.open(() => {}).next('n1') ?? [];
-    for (const item of itemsOf(Buffer.concat([...frames]))) {
+    for (const item of itemsIn(readers.open(() => {}).next('n1'))) {
       const op = decode(OpItem.encode(item).finish());
       if (op.kind === 'invalid') throw op.error;
     }

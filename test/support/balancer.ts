@@ -39,15 +39,15 @@ export class Subject {
   readonly balancer: RoundRobinBalancer;
   readonly #budget: AffinityBudget;
 
-  constructor(options: Partial<RoundRobinOptions> = {}) {
+  constructor(options: Partial<RoundRobinOptions> & { affinity?: AffinitySpec } = {}) {
     this.#budget = options.affinityBudget ?? new AffinityBudget({ maxClients: 1000 });
     this.balancer = new RoundRobinBalancer({
-      clock: this.clock,
+      clock: options.clock ?? this.clock,
       random: options.random ?? inOrder,
-      affinity: options.affinity ?? NONE,
       affinityLimit: options.affinityLimit ?? { maxClients: 100 },
       affinityBudget: this.#budget,
     });
+    this.balancer.setAffinity(options.affinity ?? NONE);
   }
 
   /** Number of clients that session affinity remembers. */

@@ -3,8 +3,6 @@ import { createLog, type LogFormat } from '../../src/observe/log.ts';
 /** One line of the JSON log. */
 export type LogLine = Record<string, unknown> & { level: string; msg: string };
 
-export type CapturedLog = Awaited<ReturnType<typeof captureLog>>;
-
 /** A log that keeps its lines: `raw` as they were written, `lines` parsed; only for the JSON format. */
 export async function captureLog(verbosity = 0, format: LogFormat = 'json') {
   const raw: string[] = [];

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { Test } from 'tap';
@@ -7,22 +6,8 @@ import { shortDir } from './short-dir.ts';
 
 const run = promisify(execFile);
 
-/** Paths of PEM files. */
-export interface CertFiles {
-  readonly directory: string;
-  /**
-   * A key and a certificate of it, signed by the authority; for 127.0.0.1, ::1 and localhost unless
-   * reported otherwise.
-   */
-  issue(name: string, altNames?: string): Promise<{ key: string; crt: string }>;
-  /** The same with a certificate that expired a day ago. */
-  issueExpired(name: string): Promise<{ key: string; crt: string }>;
-  /** The authority's certificate. */
-  readonly ca: string;
-}
-
-/** Makes a certificate authority with the openssl program. Its files go away with the test. */
-export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
+/** Makes a certificate authority with the openssl program: paths of PEM files, which go away with the test. */
+export async function makeAuthority(t: Test, name = 'ca') {
   const directory = shortDir(t);
   const path = (file: string) => join(directory, file);
   const key = '-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'.split(' ');
@@ -35,14 +20,17 @@ export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
   await request(name, ca, ...twoDays, ...isCa('TRUE'), '-keyout', path('ca.key'));
   return {
     directory,
+    /** The authority's certificate. */
     ca,
-    async issue(name, altNames = 'IP:127.0.0.1,IP:::1,DNS:localhost') {
+    /** A key and a certificate of it, signed by the authority. */
+    async issue(name: string, altNames = 'IP:127.0.0.1,IP:::1,DNS:localhost') {
       const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
       const leaf = [...isCa('FALSE'), '-addext', `subjectAltName=${altNames}`];
       await request(name, files.crt, ...twoDays, ...leaf, ...by, '-keyout', files.key);
       return files;
     },
-    async issueExpired(name) {
+    /** The same with a certificate that expired a day ago. */
+    async issueExpired(name: string) {
       const files = { key: path(`${name}.key`), crt: path(`${name}.crt`) };
       const csr = path(`${name}.csr`);
       const names = ['-addext', 'subjectAltName=IP:127.0.0.1'];
@@ -52,9 +40,4 @@ export async function makeAuthority(t: Test, name = 'ca'): Promise<CertFiles> {
       return files;
     },
   };
-}
-
-/** Reads a key and a certificate for grpc-js's server. */
-export async function keyPair({ key, crt }: { key: string; crt: string }) {
-  return { private_key: await readFile(key), cert_chain: await readFile(crt) };
 }

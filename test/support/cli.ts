@@ -7,7 +7,6 @@ import type { Test } from 'tap';
 import { Running } from './running.ts';
 import { shortDir } from './short-dir.ts';
 import { freePort, type Teardown } from './sockets.ts';
-import { tcpServer } from './tcp-peers.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
 
@@ -116,8 +115,6 @@ interface FileService {
   readonly protocol?: 'TCP' | 'UDP';
 }
 
-export type AdminRig = Awaited<ReturnType<typeof adminRig>>;
-
 /** A proxy as a process of its own, with an admin socket, and the commands that ask it. `ports`: of services, by name. */
 export async function adminRig(
   t: Test,
@@ -175,13 +172,4 @@ export function stateText(services: readonly FileService[], ports: Record<string
     };
   });
   return JSON.stringify({ nodes: [{ name: 'n1' }], services: items });
-}
-
-/** A server that greets each client with a text and then echoes. Returns its port. */
-export async function greeter(t: Test, text: string): Promise<number> {
-  const { port } = await tcpServer(t, (socket) => {
-    socket.write(text);
-    socket.pipe(socket);
-  });
-  return port;
 }

@@ -1,20 +1,11 @@
 /** A store of cluster-wide state, short to write to. */
-import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
-import type {
-  DeepPartial,
-  Service,
-  OpItem,
-  Endpoint,
-} from '../../src/api/generated/localv1/api.ts';
+import type { DeepPartial, Service, Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
-import { GlobalStore } from '../../src/store/global-store.ts';
-import type { GlobalTransaction } from '../../src/store/global-transaction.ts';
-import type { ServiceEntry } from '../../src/store/local-view.ts';
+import { GlobalStore, type GlobalTransaction } from '../../src/store/global-store.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
 import { endpointsIn, ServiceViews } from '../../src/store/service-views.ts';
-import { zoneOf } from '../../src/store/stored.ts';
 import { service } from './messages.ts';
 
 export type Info = DeepPartial<EndpointInfo>;
@@ -183,43 +174,7 @@ export function perform(cluster: Cluster, [method, ...args]: Step): void {
   (cluster[method] as (...args: unknown[]) => unknown).apply(cluster, args);
 }
 
-/** What a client of either API knows: the bytes of each entry, by set and path. */
-export class ClientState {
-  readonly entries = new Map<string, string>();
-
-  /** Applies an operation; throws if it reports nothing new. */
-  apply({ op }: OpItem): void {
-    if (op?.$case === 'set') {
-      const key = `${op.value.ref?.set} ${op.value.ref?.path}`;
-      const bytes = Buffer.from(op.value.bytes).toString('base64');
-      assert.notEqual(this.entries.get(key), bytes, `Set of ${key} that changes nothing`);
-      this.entries.set(key, bytes);
-    } else if (op?.$case === 'delete') {
-      const key = `${op.value.set} ${op.value.path}`;
-      assert.ok(this.entries.delete(key), `Delete of ${key}, which is not there`);
-    } else if (op?.$case === 'reset') {
-      this.entries.clear();
-    }
-  }
-
-  /** In an order of its own, so that it can be compared. */
-  sorted(): [string, string][] {
-    return [...this.entries].sort(([a], [b]) => (a < b ? -1 : 1));
-  }
-}
-
-/** What one node sees of a state, all at once. */
-
 const hasher = await loadHasher();
-
-/** The state of a cluster: services by `namespace/name` with all their endpoints, and nodes by name. */
-export interface GlobalState {
-  readonly services: ReadonlyMap<
-    string,
-    { readonly service: Service; readonly endpoints: readonly EndpointInfo[] }
-  >;
-  readonly nodes: ReadonlyMap<string, Node>;
-}
 
 /** The endpoints of a service as one node needs them, by key, in order of the key. */
 export function localEndpoints(
@@ -230,16 +185,4 @@ export function localEndpoints(
   const found = [...endpointsIn(new ServiceViews(policies, infos, hasher).of(node)).values()];
   found.sort((a, b) => (a.key < b.key ? -1 : 1));
   return new Map(found.map(({ key, endpoint }) => [key, endpoint]));
-}
-
-/** The services with their endpoints that a node needs, by `namespace/name`. */
-export function nodeView(state: GlobalState, nodeName: string): ReadonlyMap<string, ServiceEntry> {
-  const node = state.nodes.get(nodeName);
-  const viewer = { name: nodeName, zone: node === undefined ? '' : zoneOf(node) };
-  return new Map(
-    [...state.services].map(([key, { service, endpoints }]) => [
-      key,
-      { key, service, endpoints: localEndpoints(service, endpoints, viewer) },
-    ]),
-  );
 }

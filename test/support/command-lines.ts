@@ -1,19 +1,26 @@
 /** Command lines as the program reads them, in this process. */
-import { parse, type Invocation } from '../../src/cli/parse.ts';
+import type { BoundCommand } from '../../src/cli/command.ts';
+import { parse, parseRun } from '../../src/cli/parse.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
-import type { ConfigFile } from '../../src/config/resolve.ts';
-
-export type Run = Invocation & { kind: 'run' };
+import type { ConfigFile } from '../../src/config/file.ts';
+import { KpngError } from '../../src/errors.ts';
 
 export function words(line: string): string[] {
   return line.split(' ').filter((word) => word !== '');
 }
 
 /** What a command line means. Throws if it is refused. */
-export function run(line: string, env: Record<string, string> = {}, config?: ConfigFile): Run {
-  const invocation = parse(words(line), env, config);
-  if (invocation.kind === 'run') return invocation;
-  throw invocation.kind === 'usage-error' ? invocation.error : new Error(invocation.kind);
+export function run(
+  line: string,
+  env: Record<string, string> = {},
+  config?: ConfigFile,
+): BoundCommand {
+  return parseRun(words(line), env, config);
+}
+
+/** The flags that were set: on the command line, in the environment or in a file. */
+export function given({ settings }: BoundCommand): string[] {
+  return settings.flatMap(({ flag, origin }) => (origin.kind === 'default' ? [] : [flag]));
 }
 
 /** The message of a command line that has to be refused. */
@@ -22,10 +29,13 @@ export function refused(
   env: Record<string, string> = {},
   config?: ConfigFile,
 ): string {
-  const invocation = parse(words(line), env, config);
-  if (invocation.kind !== 'usage-error') throw new Error(`${line}: ${invocation.kind}`);
-  if (!/^KPNG_(?:USAGE|CONFIG_)/.test(invocation.error.code)) throw invocation.error;
-  return invocation.error.message;
+  try {
+    parse(words(line), env, config);
+  } catch (error) {
+    if (error instanceof KpngError && error.code === 'KPNG_USAGE') return error.message;
+    throw error;
+  }
+  throw new Error(`${line}: not refused`);
 }
 
 /** The options of to-userspace, or another backend with the same. */

@@ -13,8 +13,7 @@ import type { Engine } from '../../src/proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
-import { SO_SNDBUF, SOL_SOCKET } from '../../src/proxysocket/linux/sys/abi.ts';
-import { openSys, Sys } from '../../src/proxysocket/linux/sys/sys.ts';
+import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { linuxUdp } from '../../src/proxysocket/linux/udp/transport.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import { NodeUdpTransport, type NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
@@ -30,10 +29,8 @@ const sys = ENGINE === 'linux' ? await openSys() : undefined;
 
 /** An engine, destroyed at the end of the test. */
 export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine {
-  const engine =
-    sys === undefined
-      ? createNodeEngine({ documentedOnly: DOCUMENTED, ...options })
-      : inlineEngine(t, options);
+  if (sys !== undefined) return inlineEngine(t, options);
+  const engine = createNodeEngine({ documentedOnly: DOCUMENTED, ...options });
   t.teardown(() => engine.destroy());
   return engine;
 }
@@ -57,50 +54,22 @@ export function inlineLoop(t: Teardown, calls = sys): Loop {
       throw error;
     },
   });
-  let turning = true;
-  const turn = (): void => {
-    if (!turning) return;
-    loop.turn(0);
-    setImmediate(turn);
-  };
-  setImmediate(turn);
+  const stopTurns = loop.takeTurns();
   t.teardown(() => {
-    turning = false;
+    stopTurns();
     loop.end();
   });
   return loop;
 }
 
-function inlineEngine(t: Teardown, options: NodeEngineOptions): Engine {
-  const loop = inlineLoop(t);
-  return createDataPlane(loop, {
+/** The `linux` engine in this thread, destroyed at the end of the test. */
+export function inlineEngine(t: Teardown, options: NodeEngineOptions, calls = sys): Engine {
+  const engine = createDataPlane(inlineLoop(t, calls), {
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     clock: options.clock ?? systemClock,
     random: options.random ?? Math.random,
     descriptorLimit: processDescriptorLimit(),
   });
-}
-
-type Open = (this: Sys, argument: number) => number;
-
-/**
- * Gives every TCP socket of the `linux` engine in this thread the smallest send buffer that the kernel
- * has, so that hardly any write is taken in full. (With the smallest receive buffer TCP would wait for
- * its timers all the time.) Until the test ends.
- */
-export function withSmallBuffers(t: Teardown): void {
-  const { prototype } = Sys;
-  const before = Object.getOwnPropertyDescriptors(prototype);
-  const cover = (name: 'stream' | 'accept'): void => {
-    const open = before[name].value as unknown as Open;
-    const value: Open = function (argument) {
-      const fd = open.call(this, argument);
-      if (fd >= 0) this.setOption(fd, SOL_SOCKET, SO_SNDBUF, 1);
-      return fd;
-    };
-    Object.defineProperty(prototype, name, { ...before[name], value });
-  };
-  cover('stream');
-  cover('accept');
-  t.teardown(() => Object.defineProperties(prototype, before));
+  t.teardown(() => engine.destroy());
+  return engine;
 }

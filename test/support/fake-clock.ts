@@ -36,3 +36,18 @@ export class FakeClock implements Clock {
     return this.#timers.size;
   }
 }
+
+/** Waits take no time, and are counted. */
+export class HastyClock implements Clock {
+  passed = 0;
+
+  now(): number {
+    return this.passed;
+  }
+
+  setTimer(ms: number, callback: () => void): Timer {
+    this.passed += ms;
+    setImmediate(callback);
+    return { cancel: () => {} };
+  }
+}

@@ -133,6 +133,7 @@ export class FakeIp extends FakeExec {
     const name = after(words, verb === 'add' ? 'name' : 'dev') ?? '';
     if (verb === 'add') {
       const kind = after(words, 'type') ?? '';
+      if (this.links.has(name)) return 'File exists.';
       if (!this.kinds.has(kind)) return 'Unknown device type.';
       this.links.set(name, { kind, up: false, addresses: [] });
       return undefined;

@@ -9,8 +9,6 @@ export type FakeChains = Map<string, string[]>;
 /** Tables by name. */
 export type FakeTables = Map<string, FakeChains>;
 
-class IptablesError extends Error {}
-
 const BUILT_IN: Readonly<Record<string, readonly string[]>> = {
   filter: ['INPUT', 'FORWARD', 'OUTPUT'],
   nat: ['PREROUTING', 'INPUT', 'OUTPUT', 'POSTROUTING'],
@@ -46,8 +44,8 @@ export class FakeIptables extends FakeExec {
   }
 
   /** Rules of a chain; none when it is not there. */
-  rules(chain: string, family: Family = 4, flavor: Flavor = 'nft'): readonly string[] {
-    const all = [...this.tables(family, flavor).values()];
+  rules(chain: string, family: Family = 4): readonly string[] {
+    const all = [...this.tables(family).values()];
     return all.find((chains) => chains.has(chain))?.get(chain) ?? [];
   }
 
@@ -88,85 +86,53 @@ export class FakeIptables extends FakeExec {
       const only = args[0] === '-t' ? args[1] : undefined;
       return { stdout: this.listing(family, flavor, only) };
     }
-    try {
-      return { stdout: this.#restore(family, flavor, stdin) };
-    } catch (error) {
-      if (error instanceof IptablesError) return exits(`${file}: ${error.message}\n`);
-      throw error;
-    }
+    return this.#restore(family, flavor, stdin, file);
   }
 
-  #restore(family: Family, flavor: Flavor, script: string): string {
+  #restore(family: Family, flavor: Flavor, script: string, file = ''): Reaction {
     const tables = this.tables(family, flavor);
-    let printed = '';
+    let stdout = '';
     let table = '';
     let chains: FakeChains = new Map();
     for (const [index, line] of script.split('\n').entries()) {
-      if (line === '') continue;
       if (line.startsWith('*')) {
         table = line.slice(1);
         const before = tables.get(table) ?? new Map(BUILT_IN[table]?.map((name) => [name, []]));
         chains = structuredClone(before);
       } else if (line === 'COMMIT') tables.set(table, chains);
       else if (this.refuses(line)) {
-        throw new IptablesError(`line ${index + 1}: RULE_APPEND failed (Invalid argument)`);
-      } else if (!carryOut(chains, line, (text) => (printed += text))) {
-        throw new IptablesError(`line ${index + 1} failed: No chain/target/match by that name.`);
+        return exits(`${file}: line ${index + 1}: RULE_APPEND failed (Invalid argument)\n`);
+      } else if (line.startsWith('-S ')) {
+        const rules = chains.get(line.slice(3)) ?? [];
+        stdout += rules.map((rule) => `-A ${line.slice(3)} ${rule}\n`).join('');
+      } else if (line !== '' && !carryOut(chains, line)) {
+        const why = 'No chain/target/match by that name.';
+        return exits(`${file}: line ${index + 1} failed: ${why}\n`);
       }
     }
-    return printed;
+    return { stdout };
   }
 }
 
 /** False when it cannot be done. */
-function carryOut(chains: FakeChains, line: string, print: (text: string) => void): boolean {
-  if (line.startsWith(':')) {
-    chains.set(line.slice(1).split(' ')[0] ?? '', []);
-    return true;
-  }
+function carryOut(chains: FakeChains, line: string): boolean {
   const [verb = '', chain = '', ...rest] = line.split(' ');
+  if (verb.startsWith(':')) return chains.set(verb.slice(1), []).has(verb.slice(1));
   const text = rest.join(' ');
   const rules = chains.get(chain);
   const target = /(?:^| )-j (\S+)/.exec(text)?.[1] ?? '';
   if (rules === undefined) return false;
-  if ((verb === '-A' || verb === '-I') && !isTarget(chains, target)) return false;
-  switch (verb) {
-    case '-A':
-      rules.push(text);
-      return true;
-    case '-I':
-      rules.unshift(text);
-      return true;
-    case '-D': {
-      const index = rules.indexOf(text);
-      if (index !== -1) rules.splice(index, 1);
-      return index !== -1;
-    }
-    case '-F':
-      rules.length = 0;
-      return true;
-    case '-X':
-      if (rules.length > 0 || isJumpedTo(chains, chain)) return false;
-      return chains.delete(chain);
-    case '-S':
-      if (rest[0] !== undefined) {
-        const rule = rules[Number(rest[0]) - 1];
-        if (rule !== undefined) print(`-A ${chain} ${rule}\n`);
-        return true;
-      }
-      print(`-P ${chain} ACCEPT\n${rules.map((rule) => `-A ${chain} ${rule}\n`).join('')}`);
-      return true;
-    default:
-      return false;
-  }
+  if (/^-[AI]$/.test(verb) && !TARGETS.has(target) && !chains.has(target)) return false;
+  const index = rules.indexOf(text);
+  const isJumpedTo = (): boolean =>
+    [...chains.values()].some((some) => some.some((rule) => rule.endsWith(` -j ${chain}`)));
+  if (verb === '-A') rules.push(text);
+  else if (verb === '-I') rules.unshift(text);
+  else if (verb === '-F') rules.length = 0;
+  else if (verb === '-D') return index !== -1 && rules.splice(index, 1).length === 1;
+  else if (verb === '-X') return rules.length === 0 && !isJumpedTo() && chains.delete(chain);
+  else return false;
+  return true;
 }
 
 const TARGETS = new Set(['', ...'ACCEPT DROP RETURN REJECT DNAT REDIRECT MASQUERADE'.split(' ')]);
-
-function isTarget(chains: FakeChains, name: string): boolean {
-  return TARGETS.has(name) || chains.has(name);
-}
-
-function isJumpedTo(chains: FakeChains, name: string): boolean {
-  return [...chains.values()].some((rules) => rules.some((rule) => rule.endsWith(` -j ${name}`)));
-}

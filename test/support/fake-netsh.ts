@@ -3,9 +3,21 @@ import type { Command } from '../../src/portal/exec.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeExec, type Reaction } from './fake-exec.ts';
 
-const EXISTS = 'The object already exists.';
-const ABSENT = 'Element not found.';
-const NO_INTERFACE = 'The filename, directory name, or volume label syntax is incorrect.';
+const OK: Reaction = { stdout: '\r\n' };
+
+/** netsh says why on standard output. */
+function says(text: string): Reaction {
+  return { fails: 'exit', exitCode: 1, stdout: `${text}\r\n\r\n` };
+}
+
+function printed(...lines: readonly string[]): Reaction {
+  return { stdout: ['', ...lines, ''].join('\r\n') };
+}
+
+const EXISTS = says('The object already exists.');
+const ABSENT = says('Element not found.');
+const INCORRECT = says('The parameter is incorrect.');
+const NO_INTERFACE = says('The filename, directory name, or volume label syntax is incorrect.');
 
 export interface FakeWindowsAddress {
   readonly address: string;
@@ -42,7 +54,7 @@ export class FakeNetsh extends FakeExec {
       .map(({ args }) => args);
   }
 
-  /** How often an interface was listed. */
+  /** How often rules were listed. */
   get listings(): number {
     return this.vectors.filter((args) => args.includes('show')).length;
   }
@@ -68,11 +80,9 @@ export class FakeNetsh extends FakeExec {
   /** Whether a socket can be bound. */
   readonly has = async (address: string): Promise<boolean> => {
     const waits = this.tentative.get(address) ?? 0;
-    if (waits > 0) {
-      if (this.#find(address) !== undefined) this.tentative.set(address, waits - 1);
-      return false;
-    }
-    return this.#find(address) !== undefined;
+    const isThere = this.#find(address) !== undefined;
+    if (waits > 0 && isThere) this.tentative.set(address, waits - 1);
+    return waits === 0 && isThere;
   };
 
   #find(address: string): FakeWindowsAddress | undefined {
@@ -84,107 +94,61 @@ export class FakeNetsh extends FakeExec {
     if (file === 'netstat') return this.#netstat(args.at(-1) === 'TCPv6');
     if (file !== 'netsh') return { fails: 'missing' };
     if (args[0] === '-f') return this.#script(args[1] ?? '');
-    return this.#result(args.includes('show') ? this.#show(args) : this.#change(args));
+    if (args.includes('excludedportrange')) return printed('      5357        5357');
+    return args[2] === 'show' ? this.#showRules(args[3] ?? '') : this.#change(args);
   }
 
   #script(path: string): Reaction {
     const lines = readFileSync(path, 'utf8').split('\r\n').slice(0, -1);
     this.scripts.push(lines);
-    const said = lines.map((line) => this.#change(wordsOf(line)));
-    return this.#result(said.find((text) => typeof text === 'string') ?? { stdout: '\r\n' });
+    const reactions = lines.map((line) => this.#change(wordsOf(line)));
+    return reactions.find((each) => 'fails' in each) ?? OK;
   }
 
-  #result(said: string | { readonly stdout: string }): Reaction {
-    if (typeof said !== 'string') return said;
-    return { fails: 'exit', exitCode: 1, stdout: `${said}\r\n\r\n` };
-  }
-
-  #show(args: readonly string[]): string | { readonly stdout: string } {
-    if (args[1] === 'portproxy') return this.#showRules(args[3] ?? '');
-    if (args[3] === 'excludedportrange') return { stdout: '\r\n      5357        5357\r\n' };
-    const name = valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '';
-    const list = this.interfaces.get(name);
-    if (list === undefined) return NO_INTERFACE;
-    const lines = args.includes('ipv6') ? showIpv6(list) : showIpv4(name, list);
-    return { stdout: `\r\n${lines.join('\r\n')}\r\n\r\n` };
-  }
-
-  #showRules(type: string): { readonly stdout: string } {
+  #showRules(type: string): Reaction {
     const rows = [...this.rules].flatMap(([key, to]) => {
       const [own, address = '', port = ''] = key.split(' ');
       return own === type ? [`${address.padEnd(15)} ${port.padEnd(11)} ${to}`] : [];
     });
-    const head = ['', 'Listen on ipv4:             Connect to ipv4:', ''];
-    const columns = [
-      'Address         Port        Address         Port',
-      '--------------- ----------',
-    ];
-    return { stdout: [...head, ...columns, ...rows, ''].join('\r\n') };
+    return printed('Address         Port        Address         Port', '------- --', ...rows);
   }
 
-  #changeRule(args: readonly string[]): string | { readonly stdout: string } {
+  #changeRule(args: readonly string[]): Reaction {
     const place = [valueOf(args, 'listenaddress'), valueOf(args, 'listenport')];
     const key = [args[3], ...place].join(' ');
-    if (args[2] === 'add') {
-      if (this.refused.has(String(place[0]))) return 'The parameter is incorrect.';
-      this.rules.set(key, `${valueOf(args, 'connectaddress')} ${valueOf(args, 'connectport')}`);
-    } else if (!this.rules.delete(key)) return ABSENT;
-    return { stdout: '\r\n' };
+    if (args[2] === 'delete') return this.rules.delete(key) ? OK : ABSENT;
+    if (this.refused.has(String(place[0]))) return INCORRECT;
+    this.rules.set(key, `${valueOf(args, 'connectaddress')} ${valueOf(args, 'connectport')}`);
+    return OK;
   }
 
-  /** What netsh says when a change fails. */
-  #change(args: readonly string[]): string | { readonly stdout: string } {
+  #change(args: readonly string[]): Reaction {
     if (args[1] === 'portproxy') return this.#changeRule(args);
     const list = this.interfaces.get(valueOf(args, 'name') ?? valueOf(args, 'interface') ?? '');
     if (list === undefined) return NO_INTERFACE;
     const [address = '', length] = (valueOf(args, 'address') ?? '').split('/');
-    const at = list.findIndex((each) => each.address === address);
     if (args[2] === 'delete') {
+      const at = list.findIndex((each) => each.address === address);
       if (at === -1) return ABSENT;
       list.splice(at, 1);
-    } else {
-      if (this.#find(address) !== undefined) return EXISTS;
-      if (this.refused.has(address)) return 'The parameter is incorrect.';
-      const prefix = valueOf(args, 'mask') === '255.255.255.255' ? 32 : Number(length);
-      const skipAsSource = valueOf(args, 'skipassource') === 'true';
-      list.push({ address, prefix, skipAsSource });
+      return OK;
     }
-    return { stdout: '\r\n' };
+    if (this.#find(address) !== undefined) return EXISTS;
+    if (this.refused.has(address)) return INCORRECT;
+    const prefix = valueOf(args, 'mask') === '255.255.255.255' ? 32 : Number(length);
+    list.push({ address, prefix, skipAsSource: valueOf(args, 'skipassource') === 'true' });
+    return OK;
   }
 
   #netstat(six: boolean): Reaction {
-    const lines = [...this.connections]
-      .filter((address) => address.includes(':') === six)
-      .map((address) => {
+    const hosts = [...this.connections].filter((address) => address.includes(':') === six);
+    return printed(
+      ...hosts.map((address) => {
         const host = six ? `[${address}]` : address;
         return `  TCP    ${host}:80           192.0.2.9:41000        ESTABLISHED`;
-      });
-    return { stdout: ['', 'Active Connections', '', ...lines, ''].join('\r\n') };
+      }),
+    );
   }
-}
-
-function showIpv4(name: string, list: readonly FakeWindowsAddress[]): string[] {
-  const four = list.filter(({ address }) => !address.includes(':'));
-  return [
-    `Configuration for interface "${name}"`,
-    ...four.flatMap(({ address, prefix }) => [
-      `    IP Address:                           ${address}`,
-      `    Subnet Prefix:                        ${address}/${prefix} (mask 255.255.255.255)`,
-    ]),
-    '    Default Gateway:                      10.99.99.99',
-  ];
-}
-
-function showIpv6(list: readonly FakeWindowsAddress[]): string[] {
-  const six = list.filter(({ address }) => address.includes(':'));
-  return [
-    'Interface 12: vEthernet',
-    '',
-    'Addr Type  DAD State   Valid Life Pref. Life Address',
-    '---------  ----------- ---------- ---------- ------------------------',
-    ...six.map(({ address }) => `Manual     Preferred     infinite   infinite ${address}`),
-    'Other      Preferred     infinite   infinite fe80::1%12',
-  ];
 }
 
 function valueOf(args: readonly string[], parameter: string): string | undefined {

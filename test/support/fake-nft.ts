@@ -80,32 +80,32 @@ export class FakeNft extends FakeExec {
 
   #carryOut(script: string): Map<string, FakeTable> {
     const tables = structuredClone(this.tables);
-    const tableOf = (name: string): FakeTable => tables.get(name) ?? missing();
-    const lines = script.split('\n').values();
+    const lines = script
+      .split('\n')
+      .filter((line) => line !== '')
+      .values();
     for (const line of lines) {
-      if (line === '') continue;
-      const [verb = '', object = '', third = '', name = '', rest = ''] = line.split(' ');
-      if (verb === 'table') {
-        const table = tables.get(third) ?? newTable();
-        tables.set(third, table);
-        readTable(lines, table);
-      } else if (line.startsWith('add table')) tables.set(name, tables.get(name) ?? newTable());
-      else if (line.startsWith('add chain')) {
-        const { chains } = tableOf(name);
-        chains.set(rest, chains.get(rest) ?? []);
-      } else if (line.startsWith('delete table')) {
-        if (!tables.delete(name)) missing();
-      } else if (object === 'element') {
-        const set = tableOf(name).sets.get(rest) ?? missing();
+      const [verb = '', object = '', third = '', fourth = '', item = ''] = line.split(' ');
+      const name = verb === 'table' ? third : fourth;
+      if (verb === 'table' || line.startsWith('add table')) {
+        const table = tables.get(name) ?? { chains: new Map(), types: new Map(), sets: new Map() };
+        tables.set(name, table);
+        if (verb === 'table') readTable(lines, table);
+        continue;
+      }
+      const table = tables.get(name) ?? missing();
+      const { chains, sets } = table;
+      if (object === 'element') {
+        const set = sets.get(item) ?? missing();
         for (const element of blockOf(lines)) this.#element(verb, set, element.replace(/,$/, ''));
-      } else if (verb === 'flush' && /^(?:table|chain)$/.test(object)) {
-        const { chains } = tableOf(name);
-        if (object === 'chain' && !chains.has(rest)) missing();
-        for (const chain of object === 'chain' ? [rest] : chains.keys()) {
-          chains.set(chain, (chains.get(chain) ?? []).filter(isHook));
-        }
-      } else if (verb === 'flush') (tableOf(name).sets.get(rest) ?? missing()).clear();
-      else if (verb === 'delete') deleteFrom(tableOf(name), object, rest);
+      } else if (line.startsWith('add chain')) chains.set(item, chains.get(item) ?? []);
+      else if (line.startsWith('delete table')) tables.delete(name);
+      else if (verb === 'delete') deleteFrom(table, object, item);
+      else if (verb === 'flush' && object === 'table') {
+        for (const [chain, rules] of chains) chains.set(chain, rules.filter(isHook));
+      } else if (line.startsWith('flush chain')) {
+        chains.set(item, (chains.get(item) ?? missing()).filter(isHook));
+      } else if (verb === 'flush') (sets.get(item) ?? missing()).clear();
       else throw new NftError(`syntax error, unexpected ${verb}`);
     }
     return tables;
@@ -114,12 +114,10 @@ export class FakeNft extends FakeExec {
   #element(verb: string, set: Map<string, string>, element: string): void {
     if (this.refuses(element)) throw new NftError('Could not process rule: Invalid argument');
     const [key = '', value = ''] = element.split(' : ');
-    const now = set.get(key);
     if (verb === 'delete') {
       if (!set.delete(key)) missing();
-    } else if (now !== undefined && now !== value) {
-      exists();
-    } else set.set(key, value);
+    } else if ((set.get(key) ?? value) !== value) exists();
+    else set.set(key, value);
   }
 }
 
@@ -133,10 +131,6 @@ function inUse(): never {
 
 function exists(): never {
   throw new NftError('Could not process rule: File exists');
-}
-
-function newTable(): FakeTable {
-  return { chains: new Map(), types: new Map(), sets: new Map() };
 }
 
 /** Whether a line of a chain is the hook of a base chain. */

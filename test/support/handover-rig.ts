@@ -20,17 +20,10 @@ const REQUEST = 'x'.repeat(100);
 /** So that a machine with other work can start programs meanwhile. None when it is measured. */
 const PAUSE_MS = process.env['RESTARTS'] === undefined ? 3 : 0;
 
-export interface Tally {
-  /** Connections that got back what they sent. */
-  readonly ok: number;
-  /** The others, by what came of them. */
-  readonly failed: Readonly<Record<string, number>>;
-  /** Datagrams that were answered, and that were not. */
-  readonly answered: number;
-  readonly lost: number;
-}
-
-/** Does something again and again, so many times at once. Other outcomes than `good` have failed. Ends on request. */
+/**
+ * Does something again and again, so many times at once. Ends on request, with the number of `good` outcomes and that of
+ * each other one.
+ */
 function repeated(times: number, good: string, action: () => Promise<string>) {
   const failed: Record<string, number> = {};
   let ok = 0;
@@ -44,7 +37,7 @@ function repeated(times: number, good: string, action: () => Promise<string>) {
     }
   };
   const work = Promise.all(Array.from({ length: times }, loop));
-  return async (): Promise<Pick<Tally, 'ok' | 'failed'>> => {
+  return async () => {
     stop.abort();
     await work;
     return { ok, failed };
@@ -52,7 +45,7 @@ function repeated(times: number, good: string, action: () => Promise<string>) {
 }
 
 /** A connection for each request, some at a time, and a datagram socket that stays. Ends on request. */
-export function ceaseless(host: string, port: number, udpPort = port): () => Promise<Tally> {
+export function ceaseless(host: string, port: number, udpPort = port) {
   const socket = createSocket('udp4').on('error', () => {});
   socket.connect(udpPort, host);
   const connected = once(socket, 'connect');
@@ -71,10 +64,7 @@ export function ceaseless(host: string, port: number, udpPort = port): () => Pro
 }
 
 /** Asks for pages, a connection for each, until stopped. What is not a 200 has failed. */
-export function ceaselessPages(
-  urls: readonly string[],
-  admin: string,
-): () => Promise<Pick<Tally, 'ok' | 'failed'>> {
+export function ceaselessPages(urls: readonly string[], admin: string) {
   let asked = 0;
   return repeated(urls.length + 1, '200', () => {
     asked += 1;
@@ -109,26 +99,6 @@ async function exchangeDatagram(socket: Socket, wanted: string): Promise<string>
   } catch {
     return 'lost';
   }
-}
-
-/** A connection that stays until it is ended; rejects if an answer does not come. */
-export async function longConnection(port: number) {
-  const socket = connect({ host: '127.0.0.1', port, allowHalfOpen: true });
-  socket.setEncoding('latin1').on('error', () => undefined);
-  const next = (event: string) =>
-    once(socket, event, { signal: AbortSignal.timeout(20_000) }) as Promise<string[]>;
-  const exchange = async (text: string): Promise<void> => {
-    socket.write(text);
-    let answer = '';
-    while (answer.length < text.length) answer += (await next('data'))[0];
-    if (answer !== text) throw new Error(`the answer is ${answer}`);
-  };
-  const end = async (): Promise<void> => {
-    socket.end();
-    await next('end');
-  };
-  await exchange('first');
-  return { exchange, end };
 }
 
 /** How often each is restarted; more by hand. */

@@ -2,14 +2,14 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Test } from 'tap';
-import { httpLimitReached, type HttpLimitReached } from '../../src/util/http-limits.ts';
 import {
+  httpLimitReached,
+  type HttpLimit,
   plain,
-  startHttpServer,
   type HttpResponse,
   type HttpRequest,
-  type HttpServerOptions,
-} from '../../src/util/http-server.ts';
+} from '../../src/util/http-connections.ts';
+import { startHttpServer, type HttpServerOptions } from '../../src/util/http-server.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { FakeClock } from './fake-clock.ts';
 import { listening } from './mailbox.ts';
@@ -25,10 +25,17 @@ export const HELLO: TestPages = { '/hello': () => plain(200, 'hello\n') };
 export async function serve(t: Test, pages: TestPages, options: Partial<HttpServerOptions> = {}) {
   /** Pages that could not be made. */
   const failures: [string, unknown][] = [];
+  /** Paths that were asked for, and the limits that were reached. */
+  const asked: string[] = [];
+  const reached: HttpLimit[] = [];
+  listening(t, httpLimitReached, ({ limit }) => reached.push(limit));
   const { promise, resolve, reject } = Promise.withResolvers<HostPort>();
   const server = startHttpServer({
     address: { host: '127.0.0.1', port: 0 },
-    answer: (request) => pages[request.path]?.(request) ?? plain(404, 'No such page.\n'),
+    answer(request) {
+      asked.push(request.path);
+      return pages[request.path]?.(request) ?? plain(404, 'No such page.\n');
+    },
     clock: new FakeClock(),
     onBindFailed: reject,
     onAnswerFailed: (path, error) => failures.push([path, error]),
@@ -47,12 +54,5 @@ export async function serve(t: Test, pages: TestPages, options: Partial<HttpServ
     return client;
   };
   const url = (path: string): string => `http://127.0.0.1:${address.port}${path}`;
-  return { server, address, failures, url, ask };
-}
-
-/** The limits that are reached until the test ends. */
-export function limitsReached(t: Test): HttpLimitReached['limit'][] {
-  const reached: HttpLimitReached['limit'][] = [];
-  listening(t, httpLimitReached, ({ limit }) => reached.push(limit));
-  return reached;
+  return { server, address, failures, asked, reached, url, ask };
 }

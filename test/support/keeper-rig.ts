@@ -1,4 +1,3 @@
-import type { InterfaceAddresses } from '../../src/portal/interface/addresses.ts';
 import { AddressKeeper } from '../../src/portal/interface/keeper.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { portalFailed, portalLost, portalWritten } from '../../src/portal/events.ts';
@@ -6,19 +5,6 @@ import { FakeClock } from './fake-clock.ts';
 import { FakeIp } from './fake-ip.ts';
 import { listening } from './mailbox.ts';
 import type { Teardown } from './sockets.ts';
-
-/** Sockets of a make-believe host: one can be bound where its addresses are. */
-function fakeLink(ip: FakeIp, name: string): InterfaceAddresses {
-  const link = new LinuxInterface(name, ip.exec);
-  return {
-    name,
-    open: () => link.open(),
-    change: (add, remove) => link.change(add, remove),
-    inUse: (addresses) => link.inUse(addresses),
-    has: async (address) => ip.has(address),
-    dispose: () => link.dispose(),
-  };
-}
 
 /** A keeper on a make-believe host, with what it reports. */
 export class KeeperRig {
@@ -31,7 +17,10 @@ export class KeeperRig {
   constructor(t: Teardown, { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {}) {
     this.ip = ip;
     this.keeper = new AddressKeeper({
-      link: fakeLink(ip, name),
+      // One can bind sockets where the made-up host has addresses.
+      link: Object.assign(new LinuxInterface(name, ip.exec), {
+        has: async (address: string) => ip.has(address),
+      }),
       removeOnClose,
       clock: this.clock,
       random: () => 0.5,

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
-import { kubeFailed, kubeListed } from '../../src/kube/events.ts';
+import { kubeFailed, kubeListed, kubeWatching } from '../../src/kube/events.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from '../../src/kube/limits.ts';
 import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts';
 import { KubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
@@ -48,6 +48,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
   const failures = collect(t, kubeFailed);
   const lists = collect(t, kubeListed);
   const invalid = collect(t, opInvalid);
+  const opened = collect(t, kubeWatching);
   const kubeconfig = options.kubeconfig ?? '';
   const source = await KubeSource.open({
     config: { kubeconfig, server: kubeconfig === '' ? api.url : '', env: {} },
@@ -80,10 +81,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
     /** The source's run. */
     done,
     /** Waits until each resource is being watched and the state is complete. */
-    watching: () =>
-      until(
-        () => store.synced && source.snapshot().watching.length === 3 && api.watches().length === 3,
-      ),
+    watching: () => until(() => store.synced && opened.length >= 3 && api.watches().length === 3),
     /** Waits until the state, by `describeState`, is this. */
     settled: async (...lines: string[]): Promise<void> => {
       const wanted = lines.join('\n');
@@ -112,7 +110,8 @@ export async function watchFilled(t: Test, options: KubeRigOptions = {}) {
 
 /** A state in short: `demo/web 10.96.0.10: 10.1.0.5@node-a` and `node node-a north`. */
 export function describeState(store: GlobalStore): string[] {
-  const services = store.services.cells().flatMap(({ key, value: record }) => {
+  const services = store.services.keys().flatMap((key) => {
+    const record = store.services.get(key);
     if (record?.service === undefined) return [];
     const { service } = record;
     const ips = service.ips?.clusterIPs;
@@ -124,8 +123,9 @@ export function describeState(store: GlobalStore): string[] {
     const name = `${key} ${[...(ips?.v4 ?? []), ...(ips?.v6 ?? [])].join(',')}`;
     return [`${name}: ${endpoints.join(' ')}`];
   });
-  const nodes = store.nodes.cells().flatMap(({ value }) => {
-    return value === undefined ? [] : [`node ${value.name} ${value.topology?.zone}`];
+  const nodes = store.nodes.keys().flatMap((name) => {
+    const node = store.nodes.get(name);
+    return node === undefined ? [] : [`node ${name} ${node.topology?.zone}`];
   });
   return [...services, ...nodes];
 }

@@ -45,17 +45,3 @@ export function newLoop(t: Teardown, sys = newSys()): Loop {
   t.teardown(() => loop.end());
   return loop;
 }
-
-/** Two sockets that are connected to each other through this host, for the test to close. */
-export function connectedPair(sys: Sys): readonly [number, number] {
-  const server = sys.stream(4);
-  sys.bind(server, { address: '127.0.0.1', port: 0 });
-  sys.listen(server, 1);
-  const one = sys.stream(4);
-  const place = sys.localAddress(server) ?? { address: '', port: 0 };
-  sys.connect(one, place);
-  let other = -1;
-  while (other < 0) other = sys.accept(server);
-  sys.close(server);
-  return [one, other];
-}

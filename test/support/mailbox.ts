@@ -1,14 +1,11 @@
 import type { TypedChannel } from '../../src/util/channel.ts';
 import type { Teardown } from './sockets.ts';
-
-/** Generous for a loaded machine. */
-const DEADLINE_MS = 20_000;
+import { until } from './until.ts';
 
 /** Things that arrive, to be waited for one after another. */
 export class Mailbox<T> {
   readonly #what: string;
   readonly #items: T[] = [];
-  readonly #waiting: ((item: T) => void)[] = [];
 
   /** `what` is named when nothing arrives. */
   constructor(what: string) {
@@ -21,26 +18,13 @@ export class Mailbox<T> {
   }
 
   put(item: T): void {
-    const waiting = this.#waiting.shift();
-    if (waiting) waiting(item);
-    else this.#items.push(item);
+    this.#items.push(item);
   }
 
   /** The next one. Rejects when none arrives within the deadline. */
-  take(): Promise<T> {
-    const item = this.#items.shift();
-    if (item !== undefined) return Promise.resolve(item);
-    const { promise, resolve, reject } = Promise.withResolvers<T>();
-    const taken = (arrived: T): void => {
-      clearTimeout(timer);
-      resolve(arrived);
-    };
-    const timer = setTimeout(() => {
-      this.#waiting.splice(this.#waiting.indexOf(taken), 1);
-      reject(new Error(`${this.#what} did not come within ${DEADLINE_MS} ms`));
-    }, DEADLINE_MS);
-    this.#waiting.push(taken);
-    return promise;
+  async take(): Promise<T> {
+    await until(() => this.size > 0, undefined, this.#what);
+    return this.#items.shift() as T;
   }
 }
 

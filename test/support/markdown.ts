@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from '../../src/cli/parse.ts';
+import { messageOf } from '../../src/errors.ts';
 import { argumentsFor, NAMES } from '../../tools/sea/names.ts';
 
 /**
@@ -38,17 +39,11 @@ export function listItems(page: string, section?: string): { names: string[]; te
   );
 }
 
-interface DocumentedMetric {
-  readonly name: string;
-  readonly type: string;
-  /** The labels that not all metrics of its section have. */
-  readonly labels: readonly string[];
-  /** What follows the labels. */
-  readonly values: string | undefined;
-}
-
-/** The metrics of `docs/reference/metrics.md`, or of one section of it. */
-export function documentedMetrics(page: string, section?: string): DocumentedMetric[] {
+/**
+ * The metrics of `docs/reference/metrics.md`, or of one section of it. `labels`: those that not all metrics of the
+ * section have. `values`: what follows the labels.
+ */
+export function documentedMetrics(page: string, section?: string) {
   return listItems(page, section).flatMap(({ names, text }) => {
     const [, mark] = /^(?:\\\*)? \((\w+)\): /.exec(text) ?? [];
     const [, labels = '', values] = /\bBy ((?:`\w+`(?:, )?)+)(?:: (.*))?\.$/.exec(text) ?? [];
@@ -150,10 +145,10 @@ function problemsOfWords(all: readonly string[]): string[] {
 
 function ownProblems(args: readonly string[]): string[] {
   try {
-    const invocation = parse(args);
-    return invocation.kind === 'usage-error' ? [invocation.error.message] : pathProblems(args);
+    parse(args);
+    return pathProblems(args);
   } catch (error) {
-    return [String(error)];
+    return [messageOf(error)];
   }
 }
 

@@ -49,26 +49,21 @@ export function setBytes(set: number, path: string, bytes: Uint8Array): OpItem {
   return { op: { $case: 'set', value: { ref, bytes: Buffer.from(bytes) } } };
 }
 
-/** `http TCP 80 8080`: name (`-` for none), protocol, port, target port. Node port after `@`. */
-export function port(text: string): DeepPartial<Service>['ports'] {
-  const [main = '', nodePort = '0'] = text.split('@');
-  const [name = '', protocol = 'TCP', number = '0', target = ''] = main.split(' ');
-  const numeric = /^\d+$/.test(target);
-  return [
-    {
+/** Ports as `http TCP 80 8080`: name (`-` for none), protocol, port, target port. Node port after `@`. */
+export function ports(...texts: string[]): NonNullable<DeepPartial<Service>['ports']> {
+  return texts.map((text) => {
+    const [main = '', nodePort = '0'] = text.split('@');
+    const [name = '', protocol = 'TCP', number = '0', target = ''] = main.split(' ');
+    const numeric = /^\d+$/.test(target);
+    return {
       name: name === '-' ? '' : name,
       protocol: { TCP: 1, UDP: 2, SCTP: 3 }[protocol] as 1 | 2 | 3,
       port: Number(number),
       nodePort: Number(nodePort),
       targetPort: numeric ? Number(target) : 0,
       targetPortName: numeric ? '' : target,
-    },
-  ];
-}
-
-/** Several ports, each as in `port`. */
-export function ports(...texts: string[]): NonNullable<DeepPartial<Service>['ports']> {
-  return texts.flatMap((text) => port(text) ?? []);
+    };
+  });
 }
 
 /** An entry of a view. `endpoints` are addresses, or whole endpoints by key. */

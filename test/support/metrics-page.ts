@@ -1,36 +1,32 @@
+import { Registry } from 'prom-client';
 import type { Test } from 'tap';
+import { eventMetrics } from '../../src/observe/event-metrics.ts';
 import {
   createMetrics,
+  register,
   type MeasuredDataPath,
   type Metrics,
   type MetricsOptions,
 } from '../../src/observe/metrics.ts';
 import { newCounters, type ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import type { ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
+import { NOTHING } from '../../src/proxysocket/inspect.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import { Subscriptions } from '../../src/util/channel.ts';
 
 /** One line of a metrics page. */
-export interface Sample {
-  readonly name: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly value: number;
-}
+export type Sample = MetricsPage['samples'][number];
 
-export interface MetricsPage {
-  /** Types by family, in order of appearance. */
-  readonly types: ReadonlyMap<string, string>;
-  readonly samples: readonly Sample[];
-  /** The value of the only sample with this name and these labels (or more); undefined if none. */
-  value(name: string, labels?: Readonly<Record<string, string>>): number | undefined;
-}
+export type MetricsPage = ReturnType<typeof parseMetrics>;
 
 const SAMPLE = /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$/s;
-const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)/y;
+const LABEL = /([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)/g;
 
 /** Reads the text format strictly: throws on anything that a scraper would refuse. */
-export function parseMetrics(text: string): MetricsPage {
+export function parseMetrics(text: string) {
+  /** By family, in order of appearance. */
   const types = new Map<string, string>();
-  const samples: Sample[] = [];
+  const samples: { name: string; labels: Readonly<Record<string, string>>; value: number }[] = [];
   let family = '';
   if (!text.endsWith('\n')) throw new Error('no line feed at the end');
   const isOpenMetrics = text.endsWith('\n# EOF\n');
@@ -53,7 +49,11 @@ export function parseMetrics(text: string): MetricsPage {
     }
     samples.push({ name, labels: parseLabels(labels), value: parseValue(value) });
   }
-  const value: MetricsPage['value'] = (name, labels = {}) => {
+  /** The value of the only sample with this name and these labels (or more); undefined if none. */
+  const value = (
+    name: string,
+    labels: Readonly<Record<string, string>> = {},
+  ): number | undefined => {
     const found = samples.filter(
       (sample) =>
         sample.name === name &&
@@ -74,19 +74,13 @@ function checkOpenMetrics(text: string): void {
 }
 
 function parseLabels(text: string): Record<string, string> {
-  const labels: Record<string, string> = {};
-  let position = 0;
-  while (position < text.length) {
-    LABEL.lastIndex = position;
-    const match = LABEL.exec(text);
-    if (match === null) throw new Error(`not labels: ${text}`);
-    const [, name = '', escaped = ''] = match;
-    if (Object.hasOwn(labels, name)) throw new Error(`${name} comes twice: ${text}`);
-    labels[name] = escaped.replace(/\\(.)/g, (_, character: string) =>
-      character === 'n' ? '\n' : character,
-    );
-    position = LABEL.lastIndex;
-  }
+  const pairs = [...text.matchAll(LABEL)].map(([, name = '', escaped = '']) => {
+    const value = escaped.replace(/\\(.)/g, (_, char: string) => (char === 'n' ? '\n' : char));
+    return [name, value] as const;
+  });
+  const labels = Object.fromEntries(pairs);
+  if (text.replaceAll(LABEL, '') !== '') throw new Error(`not labels: ${text}`);
+  if (Object.keys(labels).length < pairs.length) throw new Error(`one comes twice: ${text}`);
   return labels;
 }
 
@@ -120,19 +114,38 @@ export function measuredPort(
 export function startMetrics(
   t: Test,
   servicePorts: readonly ServicePortSnapshot[] = [],
-  dataPath: Partial<MeasuredDataPath> = {},
+  {
+    engine,
+    ...dataPath
+  }: Partial<Omit<MeasuredDataPath, 'engine'>> & {
+    engine?: Partial<MeasuredDataPath['engine']>;
+  } = {},
   options: Partial<MetricsOptions> = {},
 ): { metrics: Metrics; page: () => Promise<MetricsPage> } {
   const metrics = createMetrics({ version: '0', ...options });
   t.teardown(() => metrics.close());
   metrics.observe({
-    engine: 'node',
+    engine: {
+      kind: 'node',
+      names: () => servicePorts.map(({ name }) => name),
+      snapshot: (names) => servicePorts.filter(({ name }) => names?.has(name) ?? true),
+      inspect: async () => NOTHING,
+      ...engine,
+    },
     portal: 'none',
     limits: DEFAULT_LIMITS,
-    names: () => servicePorts.map(({ name }) => name),
-    snapshot: (names) => servicePorts.filter(({ name }) => names?.has(name) ?? true),
     problems: () => [],
     ...dataPath,
   });
   return { metrics, page: () => scrapePage(metrics) };
+}
+
+/** The metrics that events update, until the test ends, by a clock. */
+export function eventRegistry(t: Test, now: () => number): Registry {
+  const registry = new Registry();
+  const subscriptions = new Subscriptions();
+  t.teardown(() => subscriptions.end());
+  const { subscribe, sourceAges } = eventMetrics(now, now);
+  subscribe(subscriptions, register(registry, { source_last_event_age_seconds: sourceAges }));
+  return registry;
 }

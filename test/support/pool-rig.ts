@@ -51,7 +51,7 @@ export async function serving(
 export async function crash(t: Teardown, pool: Pool, times = 1) {
   const faults = collect(t, dataPlaneFault);
   for (let crashes = 1; crashes <= times; crashes += 1) {
-    order(1);
+    order(-1);
     // Wakes it, and is carried out by the one after it.
     const woken = pool.apply([]).catch(() => undefined);
     await until(() => faults.filter(({ what }) => what === 'worker-lost').length === crashes);
@@ -74,10 +74,4 @@ export async function connections(
       return socket;
     }),
   );
-}
-
-/** What comes back. */
-export async function echoed(socket: Socket, text: string): Promise<boolean> {
-  socket.write(text);
-  return String((await once(socket, 'data'))[0]) === text;
 }

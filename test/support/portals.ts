@@ -1,3 +1,6 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Test } from 'tap';
 import type {
   PortalKind,
   PortalPlan,
@@ -57,4 +60,11 @@ export function elementsOf(...add: readonly Element[]): Elements {
   const elements = new Elements();
   update(elements, [], add);
   return elements;
+}
+
+/** Compares a script with a file in `test/portal`; with UPDATE_GOLDEN=1, the file is written. */
+export function isGolden(t: Test, script: string, file: string): void {
+  const path = join(import.meta.dirname, '../portal', file);
+  if (process.env['UPDATE_GOLDEN'] === '1') writeFileSync(path, script);
+  t.equal(script, readFileSync(path, 'utf8'), file);
 }

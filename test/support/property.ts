@@ -5,15 +5,21 @@ interface Passing {
   pass(message: string): unknown;
 }
 
-/** How long a counterexample is looked for; more by hand. Milliseconds. */
-const SEARCH_MS = Number(process.env['PROPERTY_MS'] ?? 1000);
+/**
+ * Each run makes the same attempts, so that only a change of the code can fail. By hand: how long other attempts are made, as
+ * many as that allows. Milliseconds.
+ */
+const BY_HAND_MS = process.env['PROPERTY_MS'];
+const SEARCH_MS = Number(BY_HAND_MS ?? 1000);
+const attempts = BY_HAND_MS === undefined ? { seed: 1 } : { numRuns: Number.MAX_SAFE_INTEGER };
 
 /**
  * Looks for a counterexample for a bounded time, and throws with the smallest one that it
  * finds. What was tried by then counts, so a slow machine tries less but does not fail.
  */
 export function holds<T>(t: Passing, property: fc.IProperty<T>): void {
-  fc.assert(property, { interruptAfterTimeLimit: SEARCH_MS, markInterruptAsFailure: false });
+  const limits = { ...attempts, interruptAfterTimeLimit: SEARCH_MS, markInterruptAsFailure: false };
+  fc.assert(property, limits);
   t.pass('no counterexample was found');
 }
 
@@ -29,7 +35,7 @@ export async function holdsAsync<T>(
   let last: ReturnType<typeof property.run> = Promise.resolve(null);
   const run = property.run.bind(property);
   property.run = (...args) => (last = run(...args));
-  const limits = { interruptAfterTimeLimit: limitMs, markInterruptAsFailure: false };
+  const limits = { ...attempts, interruptAfterTimeLimit: limitMs, markInterruptAsFailure: false };
   const found = await fc.check(property, limits);
   if (found.counterexample !== null || (found.failed && !found.interrupted)) {
     throw new Error(fc.defaultReportMessage(found));

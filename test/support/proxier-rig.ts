@@ -1,23 +1,20 @@
 import { AddressPortal } from '../../src/portal/address.ts';
-import type { Exec } from '../../src/portal/exec.ts';
-import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { problemChanged, type ProblemChanged } from '../../src/proxier/events.ts';
 import { Proxier, type ProxierOptions } from '../../src/proxier/proxier.ts';
-import type { Clock } from '../../src/util/clock.ts';
+import type { ServiceEntry } from '../../src/store/local-view.ts';
 import type { PortRange } from '../../src/util/port-range.ts';
 import { FakeClock } from './fake-clock.ts';
-import { FakeEngine } from './fake-engine.ts';
-import { FakeNft, landing, type Packet } from './fake-nft.ts';
-import { NODE, packet } from './rule-rigs.ts';
+import { FakeHost } from './fake-host.ts';
+import { NftablesRig } from './rule-rigs.ts';
 import type { Teardown } from './sockets.ts';
 import { TestView } from './messages.ts';
 
 /** A proxier between a view that tests change and an engine without sockets. */
 export class Rig {
   readonly clock = new FakeClock();
-  readonly engine = new FakeEngine();
+  readonly engine = new FakeHost({ addresses: new Set() });
   readonly view = new TestView();
   /** What was reported about problems: `kind code count`. */
   readonly told: string[] = [];
@@ -42,6 +39,12 @@ export class Rig {
     this.proxier = new Proxier({ engine, portal, clock, platform: 'linux', ...more });
     problemChanged.subscribe(this.#onProblem);
   }
+
+  /** Applies a change set: services that are new or changed, gone, or only named. */
+  readonly set = (...entries: readonly ServiceEntry[]) =>
+    this.proxier.sync(this.view.set(...entries));
+  readonly remove = (...keys: readonly string[]) => this.proxier.sync(this.view.remove(...keys));
+  readonly again = (...keys: readonly string[]) => this.proxier.sync(this.view.again(...keys));
 
   /** The kinds of changes of the last batch, with their service ports. */
   get lastBatch(): string[] {
@@ -69,44 +72,35 @@ export function addressRig(t: Teardown, more: Pick<ProxierOptions, 'holderOf'> =
 export function nftablesRig(
   t: Teardown,
   {
-    exec,
-    clock,
     holds = false,
     range,
   }: {
-    /** Wraps what runs nft. */
-    readonly exec?: (exec: Exec) => Exec;
-    /** That of the portal. Default: the system's. */
-    readonly clock?: Clock;
     readonly holds?: boolean;
     /** Proxy ports: the first one, then from the last one down; only IPv4. Default: the kernel chooses. */
     readonly range?: PortRange;
   } = {},
 ) {
-  const nft = new FakeNft();
-  const portal = new NftablesPortal({
+  const rules = new NftablesRig({
     allocator: new PortAllocator(range, () => 0),
     ...(range && { families: [4] }),
-    exec: exec === undefined ? nft.exec : exec(nft.exec),
-    interfaces: () => NODE,
-    ...(clock !== undefined && { clock }),
     canary: () => ({ open: async () => [], probe: async () => 'alive', close: () => undefined }),
   });
+  const { portal, nft, clock } = rules;
   const rig = new Rig(portal, { holds });
   t.teardown(async () => {
     await rig.close();
     await portal.close();
   });
-  const local = new Set(NODE.map(({ address }) => address));
   /** Where a packet goes, and who listens there. */
-  const lands = (to: string, more: Partial<Packet> = {}): string | undefined => {
-    const end = landing(nft.table().sets, packet(to, more), local);
+  const lands = (...packet: Parameters<NftablesRig['lands']>): string | undefined => {
+    const end = rules.lands(...packet);
     const [, port] = /^proxy port (\d+)$/.exec(end) ?? [];
-    const protocol = to.endsWith('/UDP') ? 'UDP' : 'TCP';
+    const protocol = packet[0].endsWith('/UDP') ? 'UDP' : 'TCP';
     return port === undefined
       ? end
       : rig.engine.lands('0.0.0.0', Number(port), protocol)?.servicePort;
   };
   rig.engine.addresses.add('0.0.0.0').add('::');
-  return { rig, nft, lands };
+  /** `clock`: that of the portal. */
+  return { rig, nft, clock, lands };
 }

@@ -1,11 +1,11 @@
 import t, { type Test } from 'tap';
-import { IptablesPortal, type IptablesPortalOptions } from '../../src/portal/iptables/portal.ts';
+import { IptablesBackend } from '../../src/portal/iptables/backend.ts';
 import type { Flavor } from '../../src/portal/iptables/tools.ts';
-import { NftablesPortal, type NftablesPortalOptions } from '../../src/portal/nftables/portal.ts';
+import { NftablesBackend } from '../../src/portal/nftables/backend.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
-import type { Portal, PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
-import type { Element, RuleConfig } from '../../src/portal/rules/backend.ts';
-import type { RuleCanary, RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
+import type { PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
+import type { RuleCanary, RuleConfig } from '../../src/portal/rules/backend.ts';
+import { RulePortal, type RulePortalOptions } from '../../src/portal/rules/rule-portal.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeIptables } from './fake-iptables.ts';
@@ -40,21 +40,19 @@ export function packet(to: string, more: Partial<Packet> = {}): Packet {
   };
 }
 
+/** A canary that finds nothing wrong. */
+export const CONTENT: RuleCanary = {
+  open: async () => [],
+  probe: async () => 'alive',
+  close: () => undefined,
+};
+
 /** A portal that writes rules, on a kernel that is made up. Listeners open at ports from 40001 on, in their order. */
 abstract class RuleRig {
   readonly clock = new FakeClock();
   host: readonly HostAddress[] = NODE;
-  /** Owners of rules whose process has ended. */
-  readonly dead = new Set<string>();
-  #owner = '';
+  abstract readonly portal: RulePortal;
   readonly #ports = new Map<string, number>();
-  #nextPort = 40_001;
-
-  abstract readonly portal: Portal;
-  /** Another process on the same kernel. */
-  protected abstract another(): RuleRig;
-  /** Whether an owner's rules are there. */
-  protected abstract hasRulesOf(owner: string): boolean;
 
   /** One sync: plan, listen, commit. */
   async sync(
@@ -62,11 +60,15 @@ abstract class RuleRig {
     remove: readonly string[] = [],
   ): Promise<PortalPlan> {
     const plan = this.portal.plan(set, remove);
+    const portOf = (key: string): number => {
+      const port = this.#ports.get(key) ?? 40_001 + this.#ports.size;
+      this.#ports.set(key, port);
+      return port;
+    };
     const bound = [...plan].map(([name, list]) => {
       const open = list.map((listen) => {
-        const key = `${name} ${listen.address} ${listen.traffic}`;
-        if (!this.#ports.has(key)) this.#ports.set(key, this.#nextPort++);
-        return { listen, boundPort: listen.port || (this.#ports.get(key) ?? 0) };
+        const { address, traffic, port } = listen;
+        return { listen, boundPort: port || portOf(`${name} ${address} ${traffic}`) };
       });
       return [name, open] as const;
     });
@@ -87,24 +89,7 @@ abstract class RuleRig {
       clock: this.clock,
       random: () => 0.5,
       interfaces: () => this.host,
-    };
-  }
-
-  /** Another process of ours takes the rules over; its name. */
-  async takeOver(services: readonly ServicePortPortals[]): Promise<string> {
-    const other = this.another();
-    await other.sync(services);
-    await other.portal.close();
-    return other.#owner;
-  }
-
-  /** Finds out from the made-up kernel what the real canary finds out with a connection. */
-  protected canary(owner: string, elements: Element[] = []): RuleCanary {
-    this.#owner = owner;
-    return {
-      open: async () => elements,
-      probe: async (asked) => (this.hasRulesOf(asked) && !this.dead.has(asked) ? 'alive' : 'gone'),
-      close: (): void => undefined,
+      canary: () => CONTENT,
     };
   }
 }
@@ -113,20 +98,31 @@ abstract class RuleRig {
 export class NftablesRig extends RuleRig {
   readonly nft = new FakeNft();
   readonly exec = this.nft.exec;
-  readonly portal: NftablesPortal;
+  readonly portal: RulePortal;
+  /** Owners of rules whose process has ended. */
+  readonly dead = new Set<string>();
+  #owner = '';
 
-  constructor(options: RigOptions = {}) {
+  constructor({ table, ...options }: RigOptions = {}) {
     super();
-    this.portal = new NftablesPortal({
+    const all: RulePortalOptions = {
       ...this.options(),
       exec: this.exec,
+      // Finds out from the made-up kernel what the real canary finds out with a connection.
       canary: ({ owner }) => {
-        const port = 20_000 + (Number.parseInt(owner.slice(0, 4), 16) % 9000);
-        const key = `127.200.0.1 . tcp . ${port}`;
-        return this.canary(owner, [{ set: 'services4', key, value: '39999' }]);
+        this.#owner = owner;
+        const element = { set: 'services4', key: '127.200.0.1 . tcp . 9', value: '39999' };
+        const hasRules = (asked: string): boolean =>
+          this.nft.tables.get('kpng-userspace')?.chains.has(`owner-${asked}`) === true;
+        return {
+          ...CONTENT,
+          open: async () => [element],
+          probe: async (asked) => (hasRules(asked) && !this.dead.has(asked) ? 'alive' : 'gone'),
+        };
       },
       ...options,
-    });
+    };
+    this.portal = new RulePortal(all, new NftablesBackend(all.exec ?? this.exec, table));
   }
 
   /** How many programs were run. */
@@ -144,12 +140,12 @@ export class NftablesRig extends RuleRig {
     this.nft.table().sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
   }
 
-  protected another(): RuleRig {
-    return new NftablesRig({ exec: this.exec });
-  }
-
-  protected hasRulesOf(owner: string): boolean {
-    return this.nft.tables.get('kpng-userspace')?.chains.has(`owner-${owner}`) === true;
+  /** Another process of ours takes the rules over; its name. */
+  async takeOver(services: readonly ServicePortPortals[]): Promise<string> {
+    const other = new NftablesRig({ exec: this.exec });
+    await other.sync(services);
+    await other.portal.close();
+    return other.#owner;
   }
 }
 
@@ -157,39 +153,25 @@ export class NftablesRig extends RuleRig {
 export class IptablesRig extends RuleRig {
   readonly iptables = new FakeIptables();
   readonly exec = this.iptables.exec;
-  readonly portal: IptablesPortal;
-  readonly #flavor: Flavor;
+  readonly portal: RulePortal;
 
-  constructor(options: Partial<IptablesPortalOptions> = {}, flavor: Flavor = 'nft') {
+  constructor({ prefix, ...options }: IptablesOptions = {}, flavor: Flavor = 'nft') {
     super();
-    this.#flavor = flavor;
-    this.portal = new IptablesPortal({
-      ...this.options(),
-      exec: this.exec,
-      tools: async () => ({ flavor, name: `iptables-${flavor}`, version: '1.8.9' }),
-      canary: ({ owner }) => this.canary(owner),
-      ...options,
-    });
+    const exec = options.exec ?? this.exec;
+    const tools = async () => ({ flavor, name: `iptables-${flavor}`, version: '1.8.9' });
+    const backend = new IptablesBackend(exec, tools, prefix);
+    this.portal = new RulePortal({ ...this.options(), exec, ...options }, backend);
   }
 
   /** Whether a rule redirects packets to an address. */
   redirects(address: string): boolean {
-    const family = address.includes(':') ? 6 : 4;
-    const rules = this.iptables.rules('KUBE-PORTALS-HOST', family, this.#flavor);
+    const rules = this.iptables.rules('KUBE-PORTALS-HOST', address.includes(':') ? 6 : 4);
     return rules.some((rule) => rule.includes(`-d ${address}/`) && rule.includes('-j DNAT'));
-  }
-
-  protected another(): RuleRig {
-    return new IptablesRig({ exec: this.exec }, this.#flavor);
-  }
-
-  protected hasRulesOf(owner: string): boolean {
-    const tables = this.iptables.tables(4, this.#flavor);
-    return tables.get('nat')?.has(`KPNG-KUBE-${owner}`) === true;
   }
 }
 
-export type RigOptions = Partial<NftablesPortalOptions>;
+export type RigOptions = Partial<RulePortalOptions> & { readonly table?: string };
+type IptablesOptions = Partial<RulePortalOptions> & { readonly prefix?: string };
 
 /** Defines a test with rigs whose portals close with the test. */
 export function testRules(

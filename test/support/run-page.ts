@@ -40,21 +40,18 @@ function shownCommands(page: string, mark = ''): Shown[] {
   return blocksOf(page)
     .filter((block) => block.language === 'console' && block.mark === mark)
     .flatMap(({ text }) => text.split(/^\$ /m).slice(1))
-    .map((text) => splitOutput(text));
-}
-
-/** A here-document, and lines after one that ends with a backslash, belong to their command. */
-function splitOutput(text: string): Shown {
-  const here = /^[^\n]*<<'?(\w+)'?\n/.exec(text)?.[1];
-  const first = /^(?:.*\\\n)*.*\n/.exec(text)?.[0].length ?? text.length;
-  const length = here === undefined ? first : text.indexOf(`\n${here}\n`) + here.length + 2;
-  const output = text.slice(length);
-  return {
-    command: text.slice(0, length),
-    output: output.replace(/^\^C\n$/m, ''),
-    interrupted: /^\^C\n$/m.test(output),
-    background: text.slice(0, length).endsWith('&\n'),
-  };
+    .map((text) => {
+      // A here-document, and lines after one that ends with a backslash, belong to their command.
+      const here = /^[^\n]*<<'?(\w+)'?\n[^]*?\n\1\n/.exec(text) ?? /^(?:.*\\\n)*.*\n/.exec(text);
+      const [command = text] = here ?? [];
+      const output = text.slice(command.length);
+      return {
+        command,
+        output: output.replace(/^\^C\n$/m, ''),
+        interrupted: /^\^C\n$/m.test(output),
+        background: command.endsWith('&\n'),
+      };
+    });
 }
 
 /** What is never the same twice, in log lines for people and for programs. */
@@ -87,12 +84,6 @@ function patternOf(shown: string): string {
     .join('\n');
 }
 
-/** What a command has printed. */
-interface Printed {
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
 /** What the shell itself says when a job was ended by a signal. */
 const JOB_ENDED =
   /^(?:bash: line \d+: +\d+|\[\d+\][-+ ]) +(?:Terminated|Killed|Interrupt|Done) .*\n/gm;
@@ -108,8 +99,7 @@ class Terminal {
     this.#outputs = join(cwd, '.outputs');
     mkdirSync(this.#outputs);
     const [file, ...args] = [...inside, 'bash', '--noprofile', '--norc', '-s'];
-    const stdio = ['pipe', 'ignore', 'ignore'] as const;
-    this.#shell = spawn(file ?? 'bash', args, { cwd, env, stdio: [...stdio] });
+    this.#shell = spawn(file, args, { cwd, env, stdio: ['pipe', 'ignore', 'ignore'] });
     // With job control, so that `%1` is what runs, and INT reaches what runs behind. Whatever ends the
     // test, the shell comes to the end of its input, and ends what runs.
     this.#type('set -m');
@@ -117,28 +107,27 @@ class Terminal {
   }
 
   /**
-   * Runs a command, and returns when it has ended, or has printed what is shown if it continues. Never
-   * rejects: the comparison shows what was printed until then.
+   * Runs a command, and returns what it printed, and whether the page shows that, when it has ended, or has printed what is
+   * shown if it continues. Never rejects: the comparison shows what was printed until then.
    */
-  async run(shown: Shown): Promise<Printed> {
+  async run({ command, output, interrupted, background }: Shown) {
     const place = join(this.#outputs, String((this.#count += 1)));
-    const goesOn = shown.background || shown.interrupted;
-    const command = `${shown.command.trimEnd()}\n`;
     const redirect = `>${place}.out 2>${place}.err </dev/null`;
-    if (shown.interrupted) this.#type(`{ ${command}} ${redirect} &`);
-    else this.#type(`{ ${command}} ${redirect}`);
-    if (!shown.interrupted) this.#type(`echo $? >${place}.code`);
-    const look = (): Printed => ({
-      stdout: textOf(`${place}.out`),
-      stderr: textOf(`${place}.err`).replaceAll(JOB_ENDED, ''),
-    });
+    this.#type(`{ ${command.trimEnd()}\n} ${redirect}${interrupted ? ' &' : ''}`);
+    if (!interrupted) this.#type(`echo $? >${place}.code`);
+    const printed = (): string => {
+      const text = textOf(`${place}.out`) || textOf(`${place}.err`).replaceAll(JOB_ENDED, '');
+      return text === '' || text.endsWith('\n') ? text : `${text}\n`;
+    };
+    const continues = background || interrupted;
+    const isShown = (): boolean => isAsShown(printed(), output, continues);
     const ended = (): boolean => existsSync(`${place}.code`);
-    await lookUntil(goesOn ? () => prints(look(), shown, true) : ended);
-    if (shown.interrupted) {
+    await lookUntil(continues ? isShown : ended);
+    if (interrupted) {
       this.#type(`kill -INT -- -$!; wait $! 2>/dev/null; echo $? >${place}.code`);
       await lookUntil(ended);
     }
-    return look();
+    return { printed: printed(), ok: isShown() };
   }
 
   /** Ends whatever still runs. */
@@ -154,12 +143,6 @@ class Terminal {
   #type(line: string): void {
     this.#shell.stdin?.write(`${line}\n`);
   }
-}
-
-/** Whether it has printed what is shown. */
-function prints({ stdout, stderr }: Printed, shown: Shown, begins = false): boolean {
-  const text = stdout === '' ? stderr : stdout;
-  return isAsShown(text === '' || text.endsWith('\n') ? text : `${text}\n`, shown.output, begins);
 }
 
 /** Waits until it is true, or for too long. A loaded machine has its time. */
@@ -247,13 +230,12 @@ async function runPage(t: Test, run: PageRun): Promise<void> {
   t.ok(commands.length > 0, 'the page has commands');
   const terminal = new Terminal(folder, env, run.inside);
   try {
-    for (const command of run.setup ?? []) {
-      await terminal.run({ command, output: '', interrupted: false, background: false });
-    }
+    const setup = (run.setup ?? []).map((command) => {
+      return { command, output: '', interrupted: false, background: false };
+    });
+    for (const each of setup) await terminal.run(each);
     for (const shown of commands) {
-      const printed = await terminal.run(shown);
-      const goesOn = shown.background || shown.interrupted;
-      const ok = prints(printed, shown, goesOn);
+      const { printed, ok } = await terminal.run(shown);
       t.ok(ok, shown.command, { printed, shown: shown.output });
       // What follows builds on it.
       if (!ok) break;
@@ -265,10 +247,11 @@ async function runPage(t: Test, run: PageRun): Promise<void> {
 
 /** The state files of examples/, with other ports where the page has others. */
 function copyExamples(folder: string, replace: (text: string) => string): void {
-  const [from, to] = [root, folder].map((each) => join(each, 'examples', 'state-file'));
-  mkdirSync(to ?? '', { recursive: true });
-  for (const name of readdirSync(from ?? '')) {
-    writeFileSync(join(to ?? '', name), replace(readFileSync(join(from ?? '', name), 'utf8')));
+  const from = join(root, 'examples', 'state-file');
+  const to = join(folder, 'examples', 'state-file');
+  mkdirSync(to, { recursive: true });
+  for (const name of readdirSync(from)) {
+    writeFileSync(join(to, name), replace(readFileSync(join(from, name), 'utf8')));
   }
 }
 
@@ -283,21 +266,16 @@ async function otherPorts(
   const shown = text.matchAll(
     /(?:(?:127\.0\.0\.1|localhost|\[::1\]|port)[: ]|port: |listen\(|-bind-address :)(\d{4,5})\b/g,
   );
-  const ports = new Set([...DEFAULT_PORTS, ...[...shown].map(([, port = '']) => port)]);
   const others = new Map(Object.entries(given).map(([port, other]) => [port, String(other)]));
-  for (const port of ports) {
-    if (!others.has(port)) others.set(port, await freePortLike(port, [...others.values()]));
+  for (const port of new Set([...DEFAULT_PORTS, ...[...shown].map(([, port = '']) => port)])) {
+    const [least, most] = port.length === 4 ? [1024, 9500] : [10_000, 32_000];
+    while (!others.has(port)) {
+      const start = least + Math.floor(Math.random() * (most - least));
+      const other = String(await portNear('TCP', start, ['0.0.0.0']));
+      if (![...others.values()].includes(other)) others.set(port, other);
+    }
   }
   return others;
-}
-
-async function freePortLike(port: string, taken: readonly string[]): Promise<string> {
-  for (;;) {
-    const [least, most] = port.length === 4 ? [1024, 9500] : [10_000, 32_000];
-    const start = least + Math.floor(Math.random() * (most - least));
-    const other = String(await portNear('TCP', start, ['0.0.0.0']));
-    if (!taken.includes(other)) return other;
-  }
 }
 
 /** Throws for what would change packet rules or addresses of the machine. */

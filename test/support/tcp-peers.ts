@@ -1,6 +1,5 @@
 /** TCP clients and servers for tests of the data path. All of them end with the test. */
 import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -9,18 +8,7 @@ import { resetSocket } from '../../src/proxysocket/node/tcp/side.ts';
 import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import type { Teardown } from './sockets.ts';
 
-export interface TcpServer {
-  readonly port: number;
-  readonly endpoint: EndpointSpec;
-  /** Connections in the order in which they came; those that ended, too. */
-  readonly sockets: readonly Socket[];
-  /** Connections that are open. */
-  readonly open: number;
-  /** Resolves with the next connection that has not been asked for. */
-  next(): Promise<Socket>;
-  /** Stops listening and resets its connections. */
-  kill(): Promise<void>;
-}
+export type TcpServer = Awaited<ReturnType<typeof tcpServer>>;
 
 export function endpointAt(port: number, address = '127.0.0.1'): EndpointSpec {
   return { address, port, internal: true, external: true };
@@ -32,7 +20,7 @@ export async function tcpServer(
   onSocket: (socket: Socket) => unknown = () => undefined,
   address = '127.0.0.1',
   listenPort = 0,
-): Promise<TcpServer> {
+) {
   const sockets: Socket[] = [];
   let asked = 0;
   let open = 0;
@@ -48,6 +36,7 @@ export async function tcpServer(
   server.listen({ host: address, port: listenPort, backlog: 4096 });
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
+  /** Stops listening and resets its connections. */
   const kill = async (): Promise<void> => {
     if (!server.listening) return;
     const closed = once(server, 'close');
@@ -59,10 +48,13 @@ export async function tcpServer(
   return {
     port,
     endpoint: endpointAt(port, address),
+    /** Connections in the order in which they came; those that ended, too. */
     sockets,
+    /** Connections that are open. */
     get open() {
       return open;
     },
+    /** Resolves with the next connection that has not been asked for. */
     async next() {
       while (sockets.length <= asked) await once(server, 'kept');
       asked += 1;
@@ -75,8 +67,8 @@ export async function tcpServer(
 }
 
 /** Sends everything back and ends when the client does. */
-export async function echoServer(t: Teardown, address?: string): Promise<TcpServer> {
-  return tcpServer(t, (socket) => socket.pipe(socket), address);
+export async function echoServer(t: Teardown): Promise<TcpServer> {
+  return tcpServer(t, (socket) => socket.pipe(socket));
 }
 
 /** Sends its name and ends, so that a client sees who it was. */
@@ -85,8 +77,8 @@ export async function namedServer(t: Teardown, name: string, address?: string): 
 }
 
 /** An endpoint that refuses: its port was free a moment ago, on an address that no one else uses. */
-export async function refusingEndpoint(t: Teardown, address = '127.66.6.6'): Promise<EndpointSpec> {
-  const server = await tcpServer(t, undefined, address);
+export async function refusingEndpoint(t: Teardown): Promise<EndpointSpec> {
+  const server = await tcpServer(t, undefined, '127.66.6.6');
   await server.kill();
   return server.endpoint;
 }
@@ -117,6 +109,12 @@ export async function readAll(socket: Socket): Promise<Buffer> {
   socket.on('data', (chunk: Buffer) => chunks.push(chunk));
   if (!socket.readableEnded) await once(socket, 'end');
   return Buffer.concat(chunks);
+}
+
+/** Sends a text; resolves with whether it comes back. */
+export async function echoed(socket: Socket, text: string): Promise<boolean> {
+  socket.write(text);
+  return String((await once(socket, 'data'))[0]) === text;
 }
 
 /** Connects, sends a text and its FIN, and resolves with the whole answer. */
@@ -153,35 +151,6 @@ export async function connectionEnd(
   const socket = connect({ port, host: '127.0.0.1', ...(localAddress && { localAddress }) });
   t.teardown(() => socket.destroy());
   return endOf(socket);
-}
-
-/** Turns of the loop, and milliseconds, without progress after which a socket counts as stuck. */
-const STUCK_TURNS = 50;
-const STUCK_MS = 300;
-
-/**
- * Writes until the other side takes no more for a while; resolves with the bytes written. A while is a
- * time and some turns of the loop, since a loaded machine may take the time without a single turn.
- */
-export async function pushUntilStuck(socket: Socket): Promise<number> {
-  const chunk = randomBytes(64 * 1024);
-  let written = 0;
-  let at = performance.now();
-  let turns = 0;
-  for (;;) {
-    socket.write(chunk, () => {
-      at = performance.now();
-      turns = 0;
-    });
-    written += chunk.length;
-    while (socket.writableLength >= chunk.length) {
-      if (performance.now() - at > STUCK_MS && turns > STUCK_TURNS) {
-        return written - socket.writableLength;
-      }
-      turns += 1;
-      await new Promise(setImmediate);
-    }
-  }
 }
 
 /** The sockets of this network namespace, as Linux lists them. */

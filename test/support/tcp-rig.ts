@@ -136,14 +136,6 @@ export async function holding(t: Test, options: NodeEngineOptions = {}, spec?: T
   return { rig, port: await rig.serve([], spec) };
 }
 
-/** The same with a client that is held. */
-export async function heldClient(t: Test, options: NodeEngineOptions = {}) {
-  const { rig, port } = await holding(t, options);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
-  return { rig, port, client };
-}
-
 /** Waits until so many clients are held. */
 export async function held(rig: TcpRig, count: number): Promise<void> {
   await until(() => rig.counters.held === count);

@@ -8,10 +8,9 @@ import type { ServicePort } from '../../src/proxysocket/core/service-port.ts';
 import type { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import type { AffinitySpec, EndpointSpec, ListenSpec } from '../../src/proxysocket/spec.ts';
 import type { NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
-import { AffinityBudget } from '../../src/roundrobin/affinity.ts';
-import { RoundRobinBalancer } from '../../src/roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../src/roundrobin/endpoint.ts';
 import type { Clock } from '../../src/util/clock.ts';
+import { NONE, Subject } from './balancer.ts';
 import { udpAcceptorUnderTest } from './engine-under-test.ts';
 import { FakeClock } from './fake-clock.ts';
 import type { Teardown } from './sockets.ts';
@@ -132,10 +131,6 @@ export class UdpClient {
   }
 }
 
-export interface TestService extends ServicePort {
-  readonly balancer: RoundRobinBalancer;
-}
-
 interface UdpRigOptions extends NodeUdpOptions {
   readonly clock?: Clock;
   readonly limits?: Partial<EngineLimits>;
@@ -154,47 +149,42 @@ export class UdpRig {
   readonly limits: EngineLimits;
   readonly descriptors: ProcessDescriptors;
   readonly acceptor: UdpAcceptor;
+  readonly #t: Teardown;
   #services = 0;
 
   constructor(t: Teardown, options: UdpRigOptions = {}) {
-    this.clock = options.clock ?? new FakeClock();
+    const { clock = new FakeClock(), descriptors: limit = 100_000 } = options;
+    this.clock = clock;
     this.limits = { ...DEFAULT_LIMITS, ...options.limits };
-    this.descriptors = new ProcessDescriptors({
-      limit: options.descriptors ?? 100_000,
-      reserve: 0,
-    });
+    this.descriptors = new ProcessDescriptors({ limit, reserve: 0 });
     this.acceptor = udpAcceptorUnderTest(t, this, options);
-    t.teardown(async () => this.acceptor.destroy());
+    this.#t = t;
+    t.teardown(() => this.acceptor.destroy());
   }
 
-  service(endpoints: readonly EndpointSpec[], options: TestServiceOptions = {}): TestService {
-    this.#services += 1;
-    const balancer = new RoundRobinBalancer({
-      clock: this.clock,
-      random: () => 0.999,
-      affinity: options.affinity ?? { kind: 'none' },
-      affinityLimit: { maxClients: 100 },
-      affinityBudget: new AffinityBudget({ maxClients: 100 }),
-    });
-    balancer.update(endpoints);
-    return {
-      name: options.name ?? `test/service${this.#services}:dns`,
-      protocol: 'UDP',
-      balancer,
-      counters: newCounters(),
-      udpIdleTimeoutMs: options.idleMs,
-    };
+  service(
+    endpoints: readonly EndpointSpec[],
+    {
+      affinity = NONE,
+      idleMs,
+      name = `test/service${(this.#services += 1)}:dns`,
+    }: TestServiceOptions = {},
+  ): ServicePort {
+    const { balancer } = new Subject({ clock: this.clock, affinity }).with(...endpoints);
+    const counters = newCounters();
+    return { name, protocol: 'UDP', balancer, counters, udpIdleTimeoutMs: idleMs };
   }
 
   async listen(owner: ServicePort, spec: Partial<ListenSpec> = {}): Promise<OwnedListener> {
-    return this.acceptor.listen(
-      { address: '127.0.0.1', port: 0, traffic: 'internal', ...spec },
-      owner,
-    );
+    const whole = { address: '127.0.0.1', port: 0, traffic: 'internal', ...spec } as const;
+    const listener = this.acceptor.newListener(whole, owner);
+    await listener.open(whole);
+    this.#t.teardown(() => listener.close());
+    return listener;
   }
 
   /** Changes the endpoints of a service as an engine does: ends what belongs to those that are gone. */
-  update(owner: TestService, endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
+  update(owner: ServicePort, endpoints: readonly EndpointSpec[]): readonly BalancerEndpoint[] {
     const gone = owner.balancer.update(endpoints);
     for (const endpoint of gone) this.acceptor.endpointGone(endpoint);
     return gone;

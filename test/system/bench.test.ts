@@ -47,7 +47,7 @@ t.test('portals measures each portal', async (t) => {
   // One writes everything; the others look whether another portal has left something.
   t.ok((of('nftables')?.coldProcesses ?? Infinity) <= 6, 'no process for each service port');
   t.match(of('nftables')?.changes, {
-    added: { processes: 1, seen: { samples: 2 }, seenInRow: { samples: 2 }, done: { samples: 2 } },
+    added: { processes: 1, seen: { samples: 2 }, done: { samples: 2 } },
     endpoint: { processes: 0 },
     removed: { processes: 1 },
   });

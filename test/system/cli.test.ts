@@ -1,7 +1,8 @@
 /** What the program makes of a node: tools and rights that are missing, settings, other processes, dry runs. */
-import { symlinkSync } from 'node:fs';
+import { chmodSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
+import { testPage } from '../support/run-page.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { eventually } from '../support/until.ts';
 import { lab } from './support/lab.ts';
@@ -49,21 +50,32 @@ testEach('without nft, auto takes iptables, of the flavour in use', IPTABLES, as
   for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
 });
 
-t.test('a new process with another portal removes what a killed process has left', async (t) => {
+t.test('a failed write is reported everywhere, and resolved by fixing the cause', async (t) => {
   const here = await lab(t);
-  const kinds = (['iptables-legacy', 'iptables-nft', 'nftables'] as const).map(
-    (name) => KINDS[name],
-  );
-  for (const [index, kind] of kinds.entries()) {
-    const program = await new Program(t, here.network, { flags: kind.flags, ...STATE }).ready();
-    if (index > 0) await program.line('Removed stale rules of a previous process');
-    for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
-    for (const other of kinds) {
-      const found = other.portalOf(CLUSTER.v4, 'tcp', 80).test(await here.sh(other.list));
-      t.equal(found, other === kind, `${kind.name} is there, ${other.name}?`);
-    }
-    await program.end('SIGKILL');
-  }
+  const path = pathWith(t, ['conntrack']);
+  const nft = join(path, 'nft');
+  writeFileSync(nft, `#!/bin/sh\nexec /usr/bin/${UNPRIVILEGED.join(' ')} /usr/sbin/nft "$@"\n`);
+  chmodSync(nft, 0o755);
+  const options = { flags: '--portal nftables', before: ['env', `PATH=${path}`] };
+  const program = new Program(t, here.network, options);
+  const code = 'KPNG_PORTAL_PERMISSION';
+  t.match(await program.error(code), {
+    msg: /^Writing packet rules failed/,
+    err: /Operation not permitted.*; give the process the capability CAP_NET_ADMIN/,
+  });
+  const labels = { portal: 'nftables' };
+  t.ok((await program.metric('portal_failures_total', { ...labels, code })) > 0);
+  t.equal(await program.metric('portal_up', labels), 0);
+  const sick = await program.page('health', '/healthz');
+  t.match(sick, /^503 .*"portal-failing"\].*"the packet rules could not be written since /s);
+  t.match(sick, code);
+
+  rmSync(nft);
+  symlinkSync('/usr/sbin/nft', nft);
+  await program.serve(service([pod('pod-a')]));
+  t.match(await here.client.ask(WEB), /^pod-a/);
+  t.equal(await program.metric('portal_up', labels), 1);
+  t.match(await program.page('health', '/healthz'), /^200 /);
 });
 
 testEach('names settings that keep packets from its sockets', ['transparent'], async (t, here) => {
@@ -99,19 +111,6 @@ t.test('two processes with rules of different kinds report, until one has ended'
   await second.line('No other process redirects the same traffic any more');
   for (const place of OUTSIDE) t.match(await here.client.ask(place), /^pod/, place);
   t.equal(await second.metric('portal_shared'), 0);
-});
-
-t.test('without the right to change rules auto opens addresses, and cleanup fails', async (t) => {
-  const here = await lab(t);
-  const before = await here.state();
-  const options = { flags: '--portal=auto', before: UNPRIVILEGED, ...STATE };
-  const program = new Program(t, here.network, options);
-  t.match(await program.line('Chose --portal address'), { code: 'KPNG_PORTAL_PERMISSION' });
-  await program.ready();
-  t.match(await here.client.ask(`${NODE.v4}:${NODE_PORTS.TCP}`), /^pod/, 'node ports work');
-  t.equal(await here.state(), before);
-  const outcome = await onNode(t, here.network, ['cleanup'], UNPRIVILEGED).exited;
-  t.match(outcome, { code: 1, stderr: /CAP_NET_ADMIN.*\(KPNG_PORTAL_PERMISSION\)/ });
 });
 
 testEach('serves what it can without the right to add addresses', ['address'], async (t, here) => {
@@ -193,3 +192,16 @@ testEach('serves clients behind the first bridge of a host', ['transparent'], as
   for (const words of commands) await here.network.inside('world', 'ip', words);
   t.ok(await eventually(async () => (await here.node.ask(WEB)).startsWith('pod')));
 });
+
+// Its commands that write packet rules and addresses, in a namespace of their own.
+testPage('docs/reference/portals.md', () => ({
+  mark: 'in a namespace',
+  inside: ['unshare', '--net'],
+  setup: [
+    'ip link set lo up',
+    'ip link add node type bridge',
+    'ip address add 192.0.2.5/24 dev node',
+    'ip link set node up',
+    'ip route add default dev node',
+  ],
+}));

@@ -1,13 +1,11 @@
 /** UDP clients that keep their socket, whatever becomes of the servers. */
-import { PORTALS, RULES, testEach } from './support/kinds.ts';
+import { PORTALS, testEach } from './support/kinds.ts';
 import { ADDRESSES, NODE } from './support/network.ts';
-import { onNode } from './support/program.ts';
 import {
   CLUSTER,
   NODE_PORTS,
   pod,
   service,
-  simple,
   type EndpointParts,
   type Pod,
 } from './support/services.ts';
@@ -95,36 +93,4 @@ testEach('UDP traffic continues when the server pod cycles', PORTALS, async (t, 
   await serve(['pod-b']);
   await answeredBy('pod-b', 'the service is back');
   t.same(program.complaints, []);
-});
-
-testEach('many UDP ports at once', ['nftables', 'transparent'], async (t, here) => {
-  const program = here.start();
-  const services = Array.from({ length: 100 }, (_, n) => simple(`s${n}`, `10.96.1.${n}`, 'UDP 53'));
-  await program.ready();
-  for (const n of [3, 42, 99]) {
-    await here.client.open(`flow ${n}`, `10.96.1.${n}:53/UDP`);
-    t.equal(await here.client.say(`flow ${n}`, 300), 'silence');
-  }
-  await program.serve(...services);
-  for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
-  await program.serve();
-  t.equal(await here.client.say('flow 42', 300), 'silence');
-  await program.serve(...services);
-  for (const n of [3, 42, 99]) t.match(await here.client.say(`flow ${n}`), /^pod-a/);
-});
-
-testEach('cleanup ends the redirection of UDP clients', RULES, async (t, here) => {
-  const program = here.start();
-  await program.serve(
-    simple('dns', '10.96.0.53', 'UDP 53', undefined, { nodeport: NODE_PORTS.UDP }),
-  );
-  await here.client.open('cluster', '10.96.0.53:53/UDP');
-  await here.client.open('node', `${NODE.v4}:${NODE_PORTS.UDP}/UDP`);
-  for (const flow of ['cluster', 'node']) t.match(await here.client.say(flow), /^pod-a/);
-  await program.end('SIGKILL');
-  t.match(await onNode(t, here.network, ['cleanup']).exited, { code: 0, stderr: '' });
-  // The next holder of the node port gets what the client sends from the same port.
-  await here.node.serve(`${NODE.v4}:${NODE_PORTS.UDP}/UDP`, 'successor');
-  t.match(await here.client.say('node'), /^successor/);
-  t.notMatch(await here.sh('conntrack -L -p udp'), /10\.96\.0\.53/);
 });

@@ -3,11 +3,12 @@
  * the same landings. What the unit tests show with it holds for the kernel as far as this holds.
  */
 import * as fc from 'fast-check';
-import { IptablesPortal } from '../../src/portal/iptables/portal.ts';
+import { IptablesBackend } from '../../src/portal/iptables/backend.ts';
 import { findTools } from '../../src/portal/iptables/tools.ts';
-import { NftablesPortal } from '../../src/portal/nftables/portal.ts';
+import { NftablesBackend } from '../../src/portal/nftables/backend.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
+import { RulePortal } from '../../src/portal/rules/rule-portal.ts';
 import { FakeNft, landing, type Landing, type Packet } from '../support/fake-nft.ts';
 import { portal } from '../support/portals.ts';
 import type { Lab } from './support/lab.ts';
@@ -104,14 +105,7 @@ const packets = fc.array(
 );
 
 /** The portal under test on the kernel of the node, and the one with nftables on a made-up kernel that evaluates. */
-interface Pair {
-  readonly real: Portal;
-  readonly thought: Portal;
-  /** Where a packet lands in the made-up one. */
-  readonly lands: (packet: Packet) => Landing;
-}
-
-function portals(here: KindLab): Pair {
+function portals(here: KindLab) {
   const common = {
     allocator: new PortAllocator(undefined, Math.random),
     interfaces: () => [...LOCAL].map((address) => ({ address, loopback: false })),
@@ -122,13 +116,15 @@ function portals(here: KindLab): Pair {
     }),
   };
   const { exec } = here;
-  const real =
+  const backend =
     here.kind.name === 'nftables'
-      ? new NftablesPortal({ ...common, exec })
-      : new IptablesPortal({ ...common, exec, tools: () => findTools(exec, 'nft') });
+      ? new NftablesBackend(exec)
+      : new IptablesBackend(exec, () => findTools(exec, 'nft'));
+  const real = new RulePortal({ ...common, exec }, backend);
   const fake = new FakeNft();
-  const thought = new NftablesPortal({ ...common, exec: fake.exec });
-  return { real, thought, lands: (packet) => landing(fake.table().sets, packet, LOCAL) };
+  const thought = new RulePortal({ ...common, exec: fake.exec }, new NftablesBackend(fake.exec));
+  const lands = (packet: Packet): Landing => landing(fake.table().sets, packet, LOCAL);
+  return { real, thought, lands };
 }
 
 /** Plans and commits; the n-th service port has the proxy ports from 2 n on, for IPv4 and IPv6. */

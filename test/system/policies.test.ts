@@ -188,27 +188,6 @@ testEach('rejected without endpoints, served the moment one appears', PORTALS, a
   t.same(program.complaints, []);
 });
 
-testEach('session affinity is switched on and off under clients', PORTALS, async (t, here) => {
-  const program = here.start();
-  const sessionaffinity = { clientip: { timeoutseconds: 10_800 } };
-  for (const [more, answers] of [
-    [{}, /^pod-a pod-b$/],
-    [{ sessionaffinity }, /^pod-[ab]$/],
-    [{}, /^pod-a pod-b$/],
-  ] as const) {
-    await program.serve(service(undefined, more));
-    for (const [machine, place] of [
-      [here.podA, `${CLUSTER.v4}:80`],
-      [here.routed, `[${CLUSTER.v6}]:80`],
-      [here.client, `${NODE.v4}:${NODE_PORTS.TCP}`],
-      [here.client, `[${NODE.v6}]:${NODE_PORTS.TCP}`],
-      [here.client, `${NODE.v4}:${NODE_PORTS.UDP}/UDP`],
-    ] as const) {
-      t.match(await machine.who(place, 8), answers, place);
-    }
-  }
-});
-
 // Both kinds of rules learn in the same way whom to let in.
 const KINDS = PORTALS.filter((name) => name !== 'iptables-nft');
 

@@ -1,9 +1,8 @@
 /** What becomes of rules and addresses that someone else removes. */
 import { eventually } from '../support/until.ts';
-import { NODE } from './support/network.ts';
-import { ALL, PORTALS, RULES, testEach } from './support/kinds.ts';
+import { ALL, PORTALS, testEach } from './support/kinds.ts';
 import type { Program } from './support/program.ts';
-import { CLUSTER, NODE_PORTS, service, simple } from './support/services.ts';
+import { CLUSTER, service, simple } from './support/services.ts';
 
 const WEB = `${CLUSTER.v4}:80`;
 
@@ -18,9 +17,8 @@ testEach('what others remove is back before all is compared', PORTALS, async (t,
       await program?.end('SIGKILL');
       program = await here.start({ state: [service()] }).ready();
     }
-    const ms = await program.repairAfter(() => here.sh(line));
-    // The next comparison of all rules is further away.
-    t.ok(ms < 10_000, `${line}: repaired after ${ms.toFixed(0)} ms`);
+    // The next comparison of all rules of nftables is further away than this waits.
+    await program.repairAfter(() => here.sh(line));
     // The repair may have been one that was under way before the damage; a connection that came too early stays lost.
     for (const [machine, place] of [
       [here.client, WEB],
@@ -31,26 +29,6 @@ testEach('what others remove is back before all is compared', PORTALS, async (t,
       t.ok(await eventually(isServed), `${line}: ${machine.name}`);
     }
   }
-});
-
-testEach('a change repairs rules, which follow the addresses', RULES, async (t, here) => {
-  const program = here.start({ state: [service()] });
-  await program.ready();
-  await here.sh(here.kind.removeAll);
-  await program.serve(service(), simple('more', '10.96.0.77', 'TCP 80'));
-  t.match(await here.client.ask('10.96.0.77:80'), /^pod/);
-  t.match(await here.client.ask(WEB), /^pod/);
-
-  await here.sh('sysctl -q -w net.ipv4.conf.eth0.promote_secondaries=1');
-  await here.sh('ip address add 192.0.2.50/24 dev eth0');
-  await here.sh(`ip address delete ${NODE.v4}/24 dev eth0`);
-  await here.network.inside('client', 'ip', 'route replace default via 192.0.2.50'.split(' '));
-  // Packets that keep their destination are sent to no address of the node.
-  const hasAddress = async () => (await here.rules()).includes('192.0.2.50');
-  t.ok(here.kind.name === 'transparent' || (await eventually(hasAddress)));
-  t.match(await here.client.ask(WEB), /^pod/);
-  t.match(await here.client.ask(`${CLUSTER.v4}:53/UDP`), /^pod/);
-  t.match(await here.client.ask(`192.0.2.50:${NODE_PORTS.TCP}`), /^pod/);
 });
 
 testEach('a single rule or element comes back', WITH_RULES, async (t, here) => {

@@ -12,29 +12,14 @@ import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
 import { oneFile, runTests, tallyLine, type Tally } from '../runner/tap.ts';
 import { isInUse, removeStale } from '../../bench/support/namespaces.ts';
+import { lack } from '../../bench/support/tools.ts';
 import { PREFIX } from './support/network.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 
-/** A command that shows whether a tool can do what is needed, and the Debian package of the tool. */
-const TOOLS = [
-  { file: 'ip', args: ['netns', 'list'], debian: 'iproute2' },
-  { file: 'nft', args: ['list', 'tables'], debian: 'nftables' },
-  { file: 'iptables-nft-save', args: [], debian: 'iptables' },
-  { file: 'iptables-legacy-save', args: [], debian: 'iptables' },
-  { file: 'ip6tables-legacy-save', args: [], debian: 'iptables' },
-  { file: 'conntrack', args: ['--version'], debian: 'conntrack' },
-  { file: 'sysctl', args: ['--version'], debian: 'procps' },
-  { file: 'curl', args: ['--version'], debian: 'curl' },
-  { file: 'setpriv', args: ['--version'], debian: 'util-linux' },
-  { file: 'prlimit', args: ['--version'], debian: 'util-linux' },
-  { file: 'flock', args: ['--version'], debian: 'util-linux' },
-  { file: 'unshare', args: ['--version'], debian: 'util-linux' },
-  { file: 'nsenter', args: ['--version'], debian: 'util-linux' },
-  { file: 'mount', args: ['--version'], debian: 'mount' },
-  { file: 'ss', args: ['--version'], debian: 'iproute2' },
-  { file: 'openssl', args: ['version'], debian: 'openssl' },
-] as const;
+const TOOLS =
+  'ip nft iptables-nft iptables-legacy ip6tables-legacy conntrack sysctl curl setpriv prlimit flock unshare nsenter ' +
+  'mount ss openssl';
 
 function print(line: string): void {
   process.stdout.write(`${line}\n`);
@@ -42,24 +27,16 @@ function print(line: string): void {
 
 /** What keeps the tests from running here. */
 async function obstacles(): Promise<string[]> {
-  const found: string[] = [];
-  for (const { file, args, debian } of TOOLS) {
-    try {
-      await systemExec({ file, args });
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      found.push(`${reason} (package ${debian}; root is needed)`);
-    }
-  }
-  if (found.length > 0) return found;
+  const missing = TOOLS.split(' ').flatMap((tool) => lack(tool) ?? []);
+  if (missing.length > 0) return missing;
   const name = `${PREFIX}-${process.pid}-try`;
   try {
     await systemExec({ file: 'ip', args: ['netns', 'add', name] });
     await systemExec({ file: 'ip', args: ['netns', 'delete', name] });
+    return [];
   } catch (error) {
-    found.push(`no namespace can be made: ${error instanceof Error ? error.message : ''}`);
+    return [`no namespace can be made, which root can: ${String(error)}`];
   }
-  return found;
 }
 
 /** The state of the machine that no test may change. Others may run these tests at the same time. */

@@ -1,7 +1,7 @@
-/** Others who write rules at the same time, and fewer descriptors than service ports. */
+/** Others who write rules at the same time. */
 import { PORTALS, RULES, testEach } from './support/kinds.ts';
-import { NODE } from './support/network.ts';
-import { CLUSTER, NODE_PORTS, pod, service } from './support/services.ts';
+import { ADDRESSES, NODE } from './support/network.ts';
+import { CLUSTER, NODE_PORTS, pod, service, simple } from './support/services.ts';
 
 /** Written and removed again in one transaction. */
 const OTHER_RULES = `add table inet other
@@ -44,55 +44,15 @@ testEach('changes succeed while other programs write rules', RULES, async (t, he
 testEach('two proxies with services of their own', PORTALS, async (t, here) => {
   const first = here.start();
   const second = here.start({ other: true });
-  const mine = (address: string) => ({
-    ips: { clusterips: { v4: [address] } },
-    ports: [{ name: 'web', protocol: 'TCP', port: 80, targetport: 8080 }],
-  });
+  const at = (address: string, name: 'pod-a' | 'pod-b') =>
+    simple('web', address, 'TCP 80', [ADDRESSES[name].v4]);
   for (let round = 0; round < 3; round += 1) {
     await Promise.all([
-      first.serve(service([pod('pod-a')], mine(`10.96.8.${round}`))),
-      second.serve(service([pod('pod-b')], mine(`10.96.9.${round}`))),
+      first.serve(at(`10.96.8.${round}`, 'pod-a')),
+      second.serve(at(`10.96.9.${round}`, 'pod-b')),
     ]);
     t.match(await here.client.ask(`10.96.8.${round}:80`), /^pod-a/);
     t.match(await here.client.ask(`10.96.9.${round}:80`), /^pod-b/);
   }
   t.same([...first.complaints, ...second.complaints], []);
 });
-
-testEach(
-  'more service ports than descriptors',
-  // Both kinds of rules are written for the listeners that there are.
-  PORTALS.filter((name) => name !== 'iptables-nft'),
-  async (t, here) => {
-    const program = here.start({
-      before: ['prlimit', '--nofile=300:300'],
-      flags: '--reserved-descriptors=100',
-    });
-    const many = Array.from({ length: 250 }, (_, n) => n);
-    const plain = (n: number) =>
-      service([pod('pod-a')], {
-        name: `s${n}`,
-        ips: { clusterips: { v4: [`10.96.20.${n}`] } },
-        ports: [{ name: '', protocol: 'TCP', port: 80, targetport: 8080 }],
-      });
-    await program.serve(...many.map(plain));
-    const answers = async (numbers: readonly number[]): Promise<Record<string, number>> => {
-      const counts: Record<string, number> = {};
-      for (const n of numbers) {
-        const answer = (await here.client.ask(`10.96.20.${n}:80`)).split(' ')[0] ?? '';
-        counts[answer] = (counts[answer] ?? 0) + 1;
-      }
-      return counts;
-    };
-    const { 'pod-a': served = 0, ECONNREFUSED: refused = 0 } = await answers(many);
-    if (here.kind.name === 'transparent') {
-      t.equal(served, many.length, 'they share a socket');
-      t.match(await program.page('health', '/healthz'), /^200 (?!.*not served)/s);
-      return;
-    }
-    t.ok(served >= 100, `${served} are served`);
-    t.equal(served + refused, many.length, 'clients of the others are refused at once');
-    t.match(await program.page('health', '/healthz'), /^200 .*not served/);
-    t.match(program.complaints.join(), /no file descriptor left/);
-  },
-);

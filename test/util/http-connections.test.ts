@@ -5,13 +5,14 @@ import { connect, type Socket } from 'node:net';
 import t from 'tap';
 import {
   RESPONSE_TIMEOUT_MS,
-  ResponseBudget,
   MAX_HTTP_CONNECTIONS,
+  MAX_RESPONSE_BYTES,
   MAX_WAITING_REQUESTS,
-} from '../../src/util/http-limits.ts';
-import { plain, type HttpResponse } from '../../src/util/http-server.ts';
+  plain,
+  type HttpResponse,
+} from '../../src/util/http-connections.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { HELLO, limitsReached, serve, type TestPages } from '../support/http-server.ts';
+import { HELLO, serve, type TestPages } from '../support/http-server.ts';
 import { until } from '../support/until.ts';
 
 /** More than the kernel buffers of a connection take. */
@@ -144,63 +145,54 @@ t.test('pipelined requests are answered one at a time, in their order', async (t
 });
 
 t.test('a client that pipelines too many requests is closed unanswered', async (t) => {
-  const reached = limitsReached(t);
-  let begun = 0;
-  const pages: TestPages = {
-    ...HELLO,
-    '/slow': async () => {
-      begun += 1;
-      await new Promise(setImmediate);
-      return plain(200, LARGE);
-    },
+  const slow = async () => {
+    await new Promise(setImmediate);
+    return plain(200, LARGE);
   };
-  const { ask, url } = await serve(t, pages);
-  const client = await ask('/slow', 1900);
+  const { ask, url, asked, reached } = await serve(t, { ...HELLO, '/slow': slow });
+  const client = await ask('/slow', MAX_WAITING_REQUESTS + 2);
   client.resume();
   await once(client, 'close');
   t.strictSame(reached, ['waiting-requests']);
+  t.ok(asked.length <= 1, `${asked.length} answers were begun`);
   t.equal((await fetch(url('/hello'))).status, 200);
-  t.ok(begun <= 1, `${begun} answers were begun`);
 });
 
 t.test('a client that does not read its answer in time is closed', async (t) => {
-  const reached = limitsReached(t);
   const clock = new FakeClock();
-  let begun = 0;
-  const pages: TestPages = {
-    '/large': () => {
-      begun += 1;
-      return plain(200, LARGE);
-    },
-  };
-  const { ask } = await serve(t, pages, { clock });
+  const pages = { '/large': () => plain(200, LARGE) };
+  const { ask, asked, reached } = await serve(t, pages, { clock });
   const client = await ask('/large', 5);
   client.pause();
-  await until(() => begun === 1);
+  await until(() => asked.length === 1);
   clock.advance(RESPONSE_TIMEOUT_MS);
   t.strictSame(reached, ['answer-time']);
   client.resume();
   await once(client, 'close');
-  t.equal(begun, 1, 'the others were not begun');
+  t.equal(asked.length, 1, 'the others were not begun');
   t.equal(clock.pending, 0);
 });
 
 t.test('unread answers take no more memory than their common limit', async (t) => {
-  const reached = limitsReached(t);
-  const budget = new ResponseBudget(2 * LARGE.length);
   const shared = [Buffer.from(LARGE)];
   const pages: TestPages = {
     '/own': () => plain(200, LARGE),
     '/shared': () => ({ status: 200, type: 'a/b', body: async () => shared }),
   };
-  const { ask } = await serve(t, pages, { budget });
-  const hoard = async (path: string): Promise<Socket> => (await ask(path)).pause();
+  const servers = [await serve(t, pages), await serve(t, pages)] as const;
+  const [{ reached }] = servers;
+  const hoard = async (path: string, from = 0): Promise<Socket> => {
+    const { ask, asked } = servers[from % 2 === 0 ? 0 : 1];
+    const before = asked.length;
+    const client = (await ask(path)).pause();
+    await until(() => asked.length > before);
+    return client;
+  };
+  await (await fetch(servers[0].url('/own'))).text();
   const first = await hoard('/own');
-  await until(() => budget.total === LARGE.length);
-  await hoard('/shared');
-  await until(() => budget.total === 2 * LARGE.length);
-  const { url } = await serve(t, pages, { budget });
-  const other = await fetch(url('/shared'));
+  for (let n = 0; n < 6; n += 1) await hoard('/shared', n);
+  for (let n = 2; n < MAX_RESPONSE_BYTES / LARGE.length; n += 1) await hoard('/own', n);
+  const other = await fetch(servers[1].url('/shared'));
   t.strictSame(reached, [], 'a page that several clients get counts once, on all servers');
   await hoard('/own');
   await until(() => reached.length > 0);
@@ -210,44 +202,25 @@ t.test('unread answers take no more memory than their common limit', async (t) =
 });
 
 t.test('clients that do not read do not lock out others', async (t) => {
-  const reached = limitsReached(t);
-  let begun = 0;
-  const pages: TestPages = {
-    ...HELLO,
-    '/large': () => {
-      begun += 1;
-      return { status: 200, type: 'a/b', body: async () => LARGE_PIECES };
-    },
-  };
-  const { ask, url } = await serve(t, pages);
+  const pieces = [Buffer.from(LARGE)];
+  const large = () => ({ status: 200, type: 'a/b', body: async () => pieces });
+  const { ask, url, asked, reached } = await serve(t, { ...HELLO, '/large': large });
   for (let n = 0; n < MAX_HTTP_CONNECTIONS; n += 1) (await ask('/large')).pause();
-  await until(() => begun === MAX_HTTP_CONNECTIONS);
+  await until(() => asked.length === MAX_HTTP_CONNECTIONS);
   t.equal((await fetch(url('/hello'))).status, 200);
   t.strictSame(reached, ['connections']);
 });
 
-const LARGE_PIECES = [Buffer.from(LARGE)];
-
 t.test('a new client is closed while all others wait for their answers', async (t) => {
-  const reached = limitsReached(t);
-  const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  let begun = 0;
-  const pages: TestPages = {
-    ...HELLO,
-    '/slow': async () => {
-      begun += 1;
-      await released;
-      return plain(200, 'slow\n');
-    },
-  };
-  const { ask, url } = await serve(t, pages);
+  const { promise: slow, resolve: release } = Promise.withResolvers<HttpResponse>();
+  const { ask, url, asked, reached } = await serve(t, { ...HELLO, '/slow': () => slow });
   const clients = [];
   for (let n = 0; n < MAX_HTTP_CONNECTIONS; n += 1) clients.push(await ask('/slow'));
-  await until(() => begun === MAX_HTTP_CONNECTIONS);
+  await until(() => asked.length === MAX_HTTP_CONNECTIONS);
   await t.rejects(fetch(url('/hello')));
   t.strictSame(reached, ['connections']);
   const answers = clients.map((client) => once(client, 'data'));
-  release();
+  release(plain(200, 'slow\n'));
   for (const answer of answers) t.match(String((await answer)[0]), /slow/);
 });
 

@@ -5,6 +5,7 @@ import { createServer as createHttpServer, type Server } from 'node:http';
 import { connect, createServer, type AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import type { HostPort } from '../../src/util/host-port.ts';
+import { plain, type HttpResponse } from '../../src/util/http-connections.ts';
 import { startHttpServer } from '../../src/util/http-server.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { HELLO, serve } from '../support/http-server.ts';
@@ -67,10 +68,11 @@ t.test('clients that cannot be accepted do not end it, nor make it listen again'
   t.equal(clock.pending, 0);
 });
 
-t.test('closing ends connections that clients keep', async (t) => {
-  const { server, address, ask } = await serve(t, HELLO);
-  const client = await ask('/hello');
-  await once(client, 'data');
+t.test('closing ends connections, even of clients that wait for their answer', async (t) => {
+  const pages = { '/slow': () => new Promise<never>(() => undefined) };
+  const { server, address, ask, asked } = await serve(t, pages);
+  const client = await ask('/slow');
+  await until(() => asked.length === 1);
   const closed = once(client, 'close');
   await server.close();
   await closed;
@@ -78,7 +80,11 @@ t.test('closing ends connections that clients keep', async (t) => {
 });
 
 t.test('a client that has connected is answered when another process takes over', async (t) => {
-  const { server, address, url, ask } = await serve(t, HELLO);
+  const { promise: slow, resolve: answer } = Promise.withResolvers<HttpResponse>();
+  const pages = { ...HELLO, '/slow': () => slow };
+  const { server, address, url, ask, asked } = await serve(t, pages);
+  const waiting = await ask('/slow');
+  await until(() => asked.length === 1);
   const kept = await ask('/hello');
   await once(kept, 'data');
   const late = connect(address.port, address.host);
@@ -88,12 +94,17 @@ t.test('a client that has connected is answered when another process takes over'
   const left = server.leave();
   await once(kept, 'close');
   await t.rejects(fetch(url('/hello')), 'no new one');
-  let answer = '';
-  late.setEncoding('latin1').on('data', (text: string) => (answer += text));
+  let text = '';
+  late.setEncoding('latin1').on('data', (part: string) => (text += part));
   late.write('GET /hello HTTP/1.1\r\nhost: x\r\n\r\n');
   await once(late, 'close');
-  t.match(answer, /^HTTP\/1.1 200 OK\r\n[^]*connection: close\r\n[^]*hello\n$/i);
-  await left;
+  t.match(text, /^HTTP\/1.1 200 OK\r\n[^]*connection: close\r\n[^]*hello\n$/i);
+  const closed = once(waiting, 'close');
+  const begin = performance.now();
+  answer(plain(200, 'slow\n'));
+  t.match(String((await once(waiting, 'data'))[0]), /slow\n$/);
+  await Promise.all([closed, left]);
+  t.ok(performance.now() - begin < 4000, 'at once, before it has been idle for long');
   t.same(server.ports, []);
 });
 

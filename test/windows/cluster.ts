@@ -1,54 +1,41 @@
 /** The command lines of the posts: `kpng.exe kube to-api` beside `winuserspace.exe -v=4`. */
-import { deepEqual, equal, match } from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { deepEqual, match } from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
 import { until } from '../support/until.ts';
 import type { Lab } from './life.ts';
 import { kubeconfig } from './stops.ts';
 import { PORTAL_LINK, REMARKS, type Steps } from './support/wine.ts';
-import { ask, get, Peer } from './support/peers.ts';
+import { ask, inside, Peer } from './support/peers.ts';
 
 const FOLDER = String.raw`C:\k`;
+const PROXY = String.raw`${FOLDER}\winuserspace.exe`;
 const CONFIG = String.raw`${FOLDER}\config`;
 const SERVICE = '10.96.0.20';
 const ADDED = '10.96.0.21';
 
 export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   const { wine, namespace, desk } = lab;
-  for (const name of ['kpng.exe', 'winuserspace.exe']) {
-    await wine.put(`${lab.executables}/${name}`, [FOLDER, name].join('\\'));
-  }
+  await wine.put(FOLDER, ...lab.files);
   const api = new Peer(namespace, ['api']);
   await api.said('http:');
-  await mkdir(dirname(wine.hostPath(CONFIG)), { recursive: true });
   await writeFile(wine.hostPath(CONFIG), kubeconfig(api.text.trim()));
 
-  const controller = wine.start(String.raw`${FOLDER}\kpng.exe`, [
-    'kube',
-    '--kubeconfig',
-    CONFIG,
-    'to-api',
-  ]);
-  const proxy = wine.start(
-    String.raw`${FOLDER}\winuserspace.exe`,
-    ['-v=4'],
-    [`INTERFACE_TO_ADD_SERVICE_IP=${PORTAL_LINK}`],
-  );
+  const kube = ['kube', '--kubeconfig', CONFIG, 'to-api'];
+  const controller = wine.start(String.raw`${FOLDER}\kpng.exe`, kube);
+  const variable = `INTERFACE_TO_ADD_SERVICE_IP=${PORTAL_LINK}`;
+  const proxy = wine.start(PROXY, ['-v=4'], [variable]);
 
-  const running = await steps.step(
-    'kpng.exe kube to-api beside winuserspace.exe -v=4',
-    async () => {
-      await proxy.said(/The first complete state is in place/);
-      await ask(namespace, 'tcp', SERVICE, 80, 'over TCP');
-      await ask(namespace, 'udp', SERVICE, 53, 'over UDP');
-      deepEqual(
-        desk.netsh.on(PORTAL_LINK).map(({ address }) => address),
-        [SERVICE],
-      );
-      match(proxy.text, /"msg":"The node engine reads clients into its own buffers"/);
-      for (const line of proxy.text.replaceAll(REMARKS, '').trim().split('\n')) JSON.parse(line);
-    },
-  );
+  const running = await steps.step('kpng.exe kube to-api, winuserspace.exe -v=4', async () => {
+    await proxy.said(/The first complete state is in place/);
+    await ask(namespace, 'tcp', SERVICE, 80, 'over TCP');
+    await ask(namespace, 'udp', SERVICE, 53, 'over UDP');
+    deepEqual(
+      desk.netsh.on(PORTAL_LINK).map(({ address }) => address),
+      [SERVICE],
+    );
+    match(proxy.text, /"msg":"The node engine reads clients into its own buffers"/);
+    for (const line of proxy.text.replaceAll(REMARKS, '').trim().split('\n')) JSON.parse(line);
+  });
 
   const end = async (): Promise<void> => {
     proxy.kill();
@@ -67,20 +54,18 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   });
 
   await steps.step('metrics and health of the executable', async () => {
-    const page = await get(namespace, 'http://127.0.0.1:10249/metrics');
-    match(page, /^200\n/);
+    const page = await inside(namespace, 'curl', '-si', 'http://127.0.0.1:10249/metrics');
+    match(page, /^HTTP\/1\.1 200 /);
     match(page, /^kpng_userspace_connections_total\{[^}]*service="web",port="http"[^}]*\} 1$/m);
-    match(await get(namespace, 'http://127.0.0.1:10256/healthz'), /^200\n/);
+    const health = await inside(namespace, 'curl', '-si', 'http://127.0.0.1:10256/healthz');
+    match(health, /^HTTP\/1\.1 200 /);
   });
 
   await steps.step('status, over the named pipe of the proxy', async () => {
-    const { code, stdout, stderr } = await wine.run(String.raw`${FOLDER}\winuserspace.exe`, [
-      'status',
-    ]);
-    equal(code, 0, stderr);
-    match(stdout, /^state +ready$/m);
-    match(stdout, /^service ports +4$/m);
-    return stdout;
+    const said = await wine.runs(0, PROXY, 'status');
+    match(said, /^state +ready$/m);
+    match(said, /^service ports +4$/m);
+    return said;
   });
 
   await end();

@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { until } from '../support/until.ts';
 import { type Namespace, PORTAL_LINK, type Steps, type Wine } from './support/wine.ts';
 import type { NetshDesk } from './support/netsh-desk.ts';
-import { ask, becomes, Peer } from './support/peers.ts';
+import { ask, becomes, drains } from './support/peers.ts';
 
 const FOLDER = String.raw`C:\Program Files\Lab App`;
 const KPNG = String.raw`${FOLDER}\kpng.exe`;
@@ -32,18 +32,14 @@ export interface Lab {
   readonly wine: Wine;
   readonly namespace: Namespace;
   readonly desk: NetshDesk;
-  /** The folder with the executables and nssm.exe. */
-  readonly executables: string;
-  readonly nssm: string;
+  /** kpng.exe, winuserspace.exe and nssm.exe. */
+  readonly files: readonly string[];
 }
 
 export async function life(steps: Steps, lab: Lab): Promise<void> {
   const { wine, namespace, desk } = lab;
-  const service = async (expected: number, ...args: string[]): Promise<string> => {
-    const { code, stdout, stderr } = await wine.run(PROXY, ['service', ...args]);
-    equal(code, expected, `${args.join(' ')}: ${stdout}${stderr}`);
-    return stdout;
-  };
+  const service = (code: number, ...args: string[]): Promise<string> =>
+    wine.runs(code, PROXY, 'service', ...args);
   const log = () => readFile(wine.hostPath(LOG), 'utf8').catch(() => '');
   const logSays = (pattern: RegExp, from = 0): Promise<void> =>
     becomes(pattern.source, async () => pattern.test((await log()).slice(from)), log);
@@ -54,19 +50,14 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
     await ask(namespace, 'tcp', CLUSTER_IP6, 80, 'over IPv6');
   };
 
-  await wine.put(`${lab.executables}/kpng.exe`, KPNG);
-  await wine.put(`${lab.executables}/winuserspace.exe`, PROXY);
-  await wine.put(lab.nssm, String.raw`${FOLDER}\nssm.exe`);
+  await wine.put(FOLDER, ...lab.files);
   await writeState(stateWith(WEB));
 
   await steps.step('the executable starts, and is what its name says', async () => {
-    const { code, stdout } = await wine.run(KPNG, ['version']);
-    equal(code, 0);
-    match(stdout, /^platform: win32 x64$/m);
-    const wrong = await wine.run(PROXY, ['--portal', 'bogus']);
-    equal(wrong.code, 2);
-    match(wrong.stderr, /expected auto/);
-    return stdout;
+    const said = await wine.runs(0, KPNG, 'version');
+    match(said, /^platform: win32 x64$/m);
+    match(await wine.runs(2, PROXY, '--portal', 'bogus'), /expected auto/);
+    return said;
   });
 
   const installed = await steps.step('service install, in a path with blanks', async () => {
@@ -85,7 +76,7 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
       ...backend,
     ];
     const said = [
-      (await wine.run(KPNG, ['service', 'install', ...controller])).stdout,
+      await wine.runs(0, KPNG, 'service', 'install', ...controller),
       await service(0, 'install', ...proxy),
     ];
     match(said[0] ?? '', /The service kpng is installed and stopped/);
@@ -107,41 +98,33 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
 
   await steps.step('TCP and UDP go through the proxy, in both families', servesAll);
 
-  await steps.step(
-    'a proxy that is killed comes back by itself and knows its addresses',
-    async () => {
-      const from = (await log()).length;
-      const scripts = desk.netsh.scripts.length;
-      await wine.run(String.raw`C:\windows\system32\taskkill.exe`, [
-        '/f',
-        '/im',
-        'winuserspace.exe',
-      ]);
-      await logSays(/The first complete state is in place/, from);
-      await servesAll();
-      equal(desk.netsh.scripts.length, scripts, 'nothing was added again');
-    },
-  );
+  await steps.step('a killed proxy comes back and knows its addresses', async () => {
+    const from = (await log()).length;
+    const scripts = desk.netsh.scripts.length;
+    const kill = String.raw`C:\windows\system32\taskkill.exe`;
+    await wine.run(kill, ['/f', '/im', 'winuserspace.exe']);
+    await logSays(/The first complete state is in place/, from);
+    await servesAll();
+    equal(desk.netsh.scripts.length, scripts, 'nothing was added again');
+  });
 
   await steps.step('a service that goes takes its addresses along', async () => {
     await writeState(stateWith(' []\n'));
     await until(() => desk.netsh.on(PORTAL_LINK).length === 0);
+    const from = (await log()).length;
     await writeState(stateWith(WEB));
     await until(() => desk.netsh.on(PORTAL_LINK).length === 2);
-    await logSays(/"msg":"Adding new service".*[\s\S]*"msg":"Adding new service"/);
+    await logSays(/(?:"msg":"Adding new service"[^]*){2}/, from);
     await servesAll();
   });
 
   await steps.step('service stop lets connections drain, and waits for it', async () => {
     const from = (await log()).length;
-    const client = new Peer(namespace, ['tcp', CLUSTER_IP, '80']);
-    client.send('before');
-    await client.said('before');
-    const stopping = service(0, 'stop', '--name', 'winuserspace');
-    await logSays(/"signal":"SIGINT".*"msg":"Stopping"/, from);
-    client.send('while it drains');
-    await client.said('while it drains');
-    await client.end();
+    let stopping: Promise<string> | undefined;
+    await drains(namespace, CLUSTER_IP, 80, () => {
+      stopping = service(0, 'stop', '--name', 'winuserspace');
+      return logSays(/"signal":"SIGINT".*"msg":"Stopping"/, from);
+    });
     const said = await stopping;
     match((await log()).slice(from), /"msg":"Stopped"/);
     match(await service(1, 'status', '--name', 'winuserspace'), /^stopped/);
@@ -152,14 +135,9 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
 
   await steps.step('the addresses stay for the next start; cleanup removes them', async () => {
     equal(desk.netsh.on(PORTAL_LINK).length, 2);
-    const { code, stdout, stderr } = await wine.run(PROXY, [
-      'cleanup',
-      '--portal-interface',
-      PORTAL_LINK,
-    ]);
-    equal(code, 0, stderr);
+    const said = await wine.runs(0, PROXY, 'cleanup', '--portal-interface', PORTAL_LINK);
     equal(desk.netsh.on(PORTAL_LINK).length, 0);
-    return stdout;
+    return said;
   });
 
   await steps.step('service uninstall removes both', async () => {

@@ -22,7 +22,7 @@ import { cluster } from './cluster.ts';
 import { life, type Lab } from './life.ts';
 import { services } from './services.ts';
 import { stops } from './stops.ts';
-import { NODE, runScript, suites } from './suites.ts';
+import { runScript, suites } from './suites.ts';
 import { Namespace, Steps, Wine } from './support/wine.ts';
 import { NetshDesk } from './support/netsh-desk.ts';
 import { Peer } from './support/peers.ts';
@@ -60,12 +60,15 @@ async function inWine(steps: Steps, parts: readonly string[], node: string): Pro
       steps.step('the executables', () => command(process.execPath, sea)),
     ]);
     if (made.includes(false)) return;
-    await wine.put(node, NODE);
+    await wine.put(String.raw`Z:\kpng`, node);
     const desk = new NetshDesk(wine, namespace);
     const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
     // What all services have as endpoint; it ends with the namespace.
     await new Peer(namespace, ['echo']).said('ready');
-    const lab: Lab = { wine, namespace, desk, executables: join(executables, 'win-x64'), nssm };
+    const programs = ['kpng.exe', 'winuserspace.exe'].map((name) =>
+      join(executables, 'win-x64', name),
+    );
+    const lab: Lab = { wine, namespace, desk, files: [...programs, nssm] };
     if (wanted('short')) {
       steps.say('\nthe demo on the real node.exe, and the life of the services');
       await steps.step('npm run demo -- --once', () => demo(wine));

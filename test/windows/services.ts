@@ -2,7 +2,7 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Lab } from './life.ts';
-import { ask, becomes, Peer } from './support/peers.ts';
+import { ask, becomes, drains } from './support/peers.ts';
 import type { Wine, Steps } from './support/wine.ts';
 
 /** A value of the registry: its type and what `reg query` prints of it. */
@@ -46,9 +46,8 @@ const LINE = [
   '-i',
   STATE,
   ...'to-local to-userspace --portal address --portal-interface='.split(' '),
-  ...'--metrics-bind-address= --healthz-bind-address= --drain-timeout 20s --admin-socket'.split(
-    ' ',
-  ),
+  ...'--metrics-bind-address= --healthz-bind-address='.split(' '),
+  ...'--drain-timeout 20s --admin-socket'.split(' '),
   PIPE,
 ];
 const ENVIRONMENT = [
@@ -74,12 +73,8 @@ export function state(count: number, first = PORT): string {
 
 export async function services(steps: Steps, lab: Lab): Promise<void> {
   const { wine, namespace } = lab;
-  const service = async (expected: number, verb: string, ...more: string[]): Promise<string> => {
-    const args = ['service', verb, '--name', NAME, ...more];
-    const { code, stdout, stderr } = await wine.run(PROGRAM, args);
-    equal(code, expected, `${verb}: ${stdout}${stderr}`);
-    return stdout + stderr;
-  };
+  const service = (code: number, verb: string, ...more: string[]): Promise<string> =>
+    wine.runs(code, PROGRAM, 'service', verb, '--name', NAME, ...more);
   const install = (...more: string[]): Promise<string> =>
     service(
       0,
@@ -106,12 +101,11 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
   const says = (pattern: RegExp, from = 0): Promise<void> =>
     becomes(pattern.source, async () => pattern.test((await logged()).slice(from)), logged);
 
-  await wine.put(`${lab.executables}/winuserspace.exe`, PROGRAM);
-  await wine.put(lab.nssm, NSSM);
+  await wine.put(FOLDER, ...lab.files);
   await writeFile(wine.hostPath(STATE), state(1));
 
   const installed = await steps.step(
-    'what Windows has of a service is what NSSM was given, and twice is as once',
+    'Windows has what NSSM was given, and twice is as once',
     async () => {
       match(await install(), /is installed and stopped/);
       const found = await registryOf(wine, serviceKey(NAME));
@@ -161,23 +155,14 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
   );
   if (!installed) return;
 
-  await steps.step('NSSM asks Windows for the dependency', async () => {
-    const { code, text } = await dependencyAsked(lab);
-    equal(code, 0, text);
-    const calls = text.split('\n').filter((line) => /:Call .*ChangeServiceConfigW\(/.test(line));
-    match(calls.join('\n'), /L"odd"/);
-    return calls.map((line) => line.replace(/^.*?Call /, '')).join('\n');
-  });
-
   const started = await steps.step('quotes and blanks arrive; start twice is as once', async () => {
     await service(0, 'start');
     match(await service(0, 'start'), /The service odd is running/);
     equal((await service(0, 'status')).trim(), 'running');
-    const { code, stdout, stderr } = await wine.run(PROGRAM, ['status', '--socket', PIPE]);
-    equal(code, 0, stderr);
-    match(stdout, /^log level +4$/m);
+    const said = await wine.runs(0, PROGRAM, 'status', '--socket', PIPE);
+    match(said, /^log level +4$/m);
     await ask(namespace, 'tcp', '127.0.0.1', PORT, 'over TCP');
-    return stdout;
+    return said;
   });
   if (!started) return;
 
@@ -206,8 +191,7 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
       return msg === 'Adding new service';
     });
     equal(new Set(added).size, 400, 'no line is lost, none is there twice');
-    const rotated = await wine.run(NSSM, ['rotate', NAME]);
-    equal(rotated.code, 0, rotated.stderr);
+    await wine.runs(0, NSSM, 'rotate', NAME);
     const isPutAside = async (): Promise<boolean> => {
       await ask(namespace, 'tcp', '127.0.0.1', PORT, 'something to log');
       return (await logFiles()).length === files.length + 1;
@@ -218,21 +202,15 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
 
   await steps.step('stop over the pipe drains, and the service is not started again', async () => {
     const from = (await logged()).length;
-    const client = new Peer(namespace, ['tcp', '127.0.0.1', String(PORT)]);
-    client.send('before');
-    await client.said('before');
-    const { code, stdout, stderr } = await wine.run(PROGRAM, ['stop', '--socket', PIPE]);
-    equal(code, 0, stderr);
-    await says(/"by":"the admin socket","msg":"Stopping"/, from);
-    client.send('while it drains');
-    await client.said('while it drains');
-    await client.end();
+    await drains(namespace, '127.0.0.1', PORT, async () => {
+      await wine.runs(0, PROGRAM, 'stop', '--socket', PIPE);
+      await says(/"by":"the admin socket","msg":"Stopping"/, from);
+    });
     await says(/"msg":"Stopped"/, from);
     const isStopped = async () => (await service(1, 'status')).trim() === 'stopped';
     await becomes('stopped', isStopped, logged);
     match(await exitCodes(lab), /WIN32_EXIT_CODE +: 0 /);
     await service(0, 'stop');
-    return stdout;
   });
 
   await steps.step('a log that is full is put aside when the service starts', async () => {
@@ -248,17 +226,14 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
     await service(0, 'stop');
   });
 
-  await steps.step(
-    'a wrong configuration ends it with 2, for Windows to see, and for good',
-    async () => {
-      await install('--', ...LINE, '--config', String.raw`${FOLDER}\none.yaml`);
-      match(await service(1, 'start'), /does not run, it is stopped; see its log file/);
-      const codes = await exitCodes(lab);
-      match(codes, /WIN32_EXIT_CODE +: 1066 [^]*SERVICE_EXIT_CODE +: 2 /);
-      equal((await service(1, 'status')).trim(), 'stopped');
-      return codes.trim();
-    },
-  );
+  await steps.step('a wrong configuration ends it with 2, for good', async () => {
+    await install('--', ...LINE, '--config', String.raw`${FOLDER}\none.yaml`);
+    match(await service(1, 'start'), /does not run, it is stopped; see its log file/);
+    const codes = await exitCodes(lab);
+    match(codes, /WIN32_EXIT_CODE +: 1066 [^]*SERVICE_EXIT_CODE +: 2 /);
+    equal((await service(1, 'status')).trim(), 'stopped');
+    return codes.trim();
+  });
 
   await steps.step('uninstall twice is as once; nothing is left in the registry', async () => {
     match(await service(0, 'uninstall'), /is removed/);
@@ -268,25 +243,6 @@ export async function services(steps: Steps, lab: Lab): Promise<void> {
       () => undefined,
     );
   });
-}
-
-/**
- * Wine takes the dependencies of a service and forgets them; so what is looked at is the call that NSSM makes. Wine
- * shows the first name of the list.
- */
-async function dependencyAsked({ wine }: Lab): Promise<{ code: number | null; text: string }> {
-  const call = 'ChangeServiceConfigW';
-  await wine.run(String.raw`C:\windows\system32\reg.exe`, [
-    'add',
-    String.raw`HKCU\Software\Wine\Debug`,
-    ...`/v RelayInclude /f /d advapi32.${call}`.split(' '),
-  ]);
-  const depends = ['set', 'dependent', 'DependOnService', NAME];
-  await wine.run(NSSM, ['install', 'dependent', PROGRAM]);
-  const running = wine.start(NSSM, depends, ['WINEDEBUG=+relay']);
-  const code = await running.code;
-  await wine.run(NSSM, ['remove', 'dependent', 'confirm']);
-  return { code, text: running.text };
 }
 
 /** What Windows, and so its event log, has of the end of the service. */

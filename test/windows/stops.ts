@@ -1,12 +1,10 @@
 /** Ways to end the program in a console, and the lines for NSSM of the page, as they are printed there. */
 import { equal, match } from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import type { Lab } from './life.ts';
 import { state } from './services.ts';
-import { becomes, Peer } from './support/peers.ts';
+import { becomes, drains, inside } from './support/peers.ts';
 import type { Steps } from './support/wine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -30,11 +28,7 @@ const ENDS = [
 
 export async function stops(steps: Steps, lab: Lab): Promise<void> {
   const { wine, namespace } = lab;
-  await mkdir(wine.hostPath(FOLDER), { recursive: true });
-  for (const name of ['kpng.exe', 'winuserspace.exe']) {
-    await wine.put(`${lab.executables}/${name}`, [FOLDER, name].join('\\'));
-  }
-  await wine.put(lab.nssm, String.raw`${FOLDER}\nssm.exe`);
+  await wine.put(FOLDER, ...lab.files);
   await writeFile(wine.hostPath(String.raw`${FOLDER}\state.yaml`), state(1, PORT));
   await writeFile(wine.hostPath(String.raw`${FOLDER}\config`), kubeconfig('http://127.0.0.1:1'));
 
@@ -50,15 +44,11 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
         ...flags,
       ]);
       await proxy.said(/The first complete state is in place/);
-      const client = new Peer(namespace, ['tcp', '127.0.0.1', String(PORT)]);
-      client.send('before');
-      await client.said('before');
-      proxy.press(key);
-      await proxy.said(new RegExp(`"signal":"${signal}","msg":"Stopping"`));
-      await proxy.said(/"msg":"Waiting for connections to end"/);
-      client.send('while it drains');
-      await client.said('while it drains');
-      await client.end();
+      await drains(namespace, '127.0.0.1', PORT, async () => {
+        proxy.press(key);
+        await proxy.said(new RegExp(`"signal":"${signal}","msg":"Stopping"`));
+        await proxy.said(/"msg":"Waiting for connections to end"/);
+      });
       equal(await proxy.code, 0);
       match(proxy.text, /"msg":"Stopped"/);
       // Windows ends a program five seconds after its console was closed.
@@ -76,21 +66,14 @@ export async function stops(steps: Steps, lab: Lab): Promise<void> {
     const script = String.raw`${FOLDER}\lines.bat`;
     const all = ['@cd /d %~dp0', ...lines.trimEnd().split('\n'), 'nssm start kpng', ''];
     await writeFile(wine.hostPath(script), all.join('\r\n'));
-    const { stdout, stderr } = await wine.run(String.raw`C:\windows\system32\cmd.exe`, [
-      '/c',
-      script,
-    ]);
+    const cmd = String.raw`C:\windows\system32\cmd.exe`;
+    const { stdout, stderr } = await wine.run(cmd, ['/c', script]);
     const program = String.raw`${FOLDER}\kpng.exe`;
     const status = await wine.run(program, ['service', 'status', '--name', 'kpng']);
     equal(status.stdout.trim(), 'running', stdout + stderr);
-    await becomes('listening', () => isListening(lab, 12_090));
+    const listeners = () => inside(namespace, 'ss', '-Hltn', 'sport = :12090');
+    await becomes('listening', async () => (await listeners()) !== '');
     await wine.run(program, ['service', 'uninstall', '--name', 'kpng']);
     return lines;
   });
-}
-
-/** Whether something in the namespace listens on a TCP port. */
-async function isListening({ namespace }: Lab, port: number): Promise<boolean> {
-  const [file, ...args] = [...namespace.inside, 'ss', '-Hltn', `sport = :${port}`];
-  return (await promisify(execFile)(file, args)).stdout !== '';
 }

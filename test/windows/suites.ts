@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Steps, Ended, Wine } from './support/wine.ts';
 
 /** Where run.ts puts the real node.exe. */
-export const NODE = String.raw`Z:\kpng\node.exe`;
+const NODE = String.raw`Z:\kpng\node.exe`;
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** What differs from system to system: sockets, files, addresses, processes; and all that is Windows'. */
@@ -12,7 +12,6 @@ const SUITES = [
   'test/portal/windows/*.test.ts',
   'test/portal/interface/*.test.ts',
   'test/portal/address*.test.ts',
-  'test/service/*.test.ts',
   'test/cli/service/*.test.ts',
   'test/roundrobin/*.test.ts',
   'test/proxysocket/*.test.ts',

@@ -5,14 +5,12 @@ import {
   OWN_KIND,
   type FieldSchema,
   type JsonType,
-} from '../../src/config/field.ts';
-import {
   KUBE_PROXY_API_VERSION,
   KUBE_PROXY_FIELDS,
   KUBE_PROXY_KIND,
   type FieldRule,
   type FieldRules,
-} from '../../src/config/kube-proxy-fields.ts';
+} from '../../src/config/fields.ts';
 import { configurableFlags } from '../../src/cli/parse.ts';
 import type { FlagSpec } from '../../src/cli/flags/table.ts';
 

@@ -3,14 +3,10 @@
  * test/cli/docs.test.ts compares them, and writes them with UPDATE_DOCS=1.
  */
 import type { CommandText, Registry } from '../../src/cli/command.ts';
-import { FOREIGN_FLAGS } from '../../src/cli/flags/foreign.ts';
+import { FOREIGN_FLAGS } from '../../src/cli/flags/read.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { defaultText, type FlagSpec, type FlagTable } from '../../src/cli/flags/table.ts';
-import {
-  KUBE_PROXY_FIELDS,
-  type FieldRule,
-  type FieldRules,
-} from '../../src/config/kube-proxy-fields.ts';
+import { KUBE_PROXY_FIELDS, type FieldRule, type FieldRules } from '../../src/config/fields.ts';
 
 /** They have the flags of `to-userspace`, which the page says once. */
 const VARIANTS = ['to-userspacelin', 'to-winuserspace'];
@@ -91,7 +87,7 @@ function flagLine({ name, spec }: FlagRow, isBrief: boolean): string {
   const standard = defaultText(spec);
   const variable = spec.env === undefined ? '' : ` Environment: \`${spec.env}\`.`;
   const head = `${names.join(', ')} ${spec.kind.placeholder}${mark}`;
-  const bracketed = standard === undefined || standard === '' ? '' : ` (${standard})`;
+  const bracketed = standard === '' ? '' : ` (${standard})`;
   return `* ${head}${bracketed}${isBrief ? '' : `: ${spec.help}${variable}`}`;
 }
 

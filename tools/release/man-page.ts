@@ -12,7 +12,7 @@ export interface ManPageOptions {
 /** The page kpng-userspace(1) in the language of man(7), made from the same tables as `--help`. */
 export function manPage(registry: Registry, { version, date }: ManPageOptions): string {
   const { sources, sinks, others } = registry;
-  const [, ...root] = helpSections({ kind: 'nothing' });
+  const [, ...root] = helpSections({});
   const commands = [...sources, ...sinks, ...others];
   const seen = new Set<string>();
   const lines = [

@@ -1,5 +1,5 @@
 /** Draws lines of styled text as the window of a terminal, in SVG. */
-import { cut, type Line, type Style } from '../../src/cli/admin/top/columns.ts';
+import { cut, type Line, type Style } from '../../src/cli/admin/top/screen.ts';
 
 const CELL = { width: 8.43, height: 19 };
 const PADDING = 18;

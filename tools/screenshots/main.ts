@@ -6,7 +6,7 @@
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { drawTop } from '../../src/cli/admin/top/draw.ts';
+import { drawTop } from '../../src/cli/admin/top/screen.ts';
 import { initialState } from '../../src/cli/admin/top/state.ts';
 import { AdminScene, sceneViews } from '../../test/support/admin-scene.ts';
 import { Chromium, findChromium } from '../../test/admin/chromium.ts';

@@ -20,9 +20,7 @@ export const TEXT_FILES = {
 /** The modules that run in threads, by name, and where they are. */
 export const THREADS = {
   'parser-worker': 'src/file/parser-worker.ts',
-  'config-worker': 'src/config/worker.ts',
-  'pool-worker': 'src/proxysocket/pool/main.ts',
-  'handover-worker': 'src/handover/worker.ts',
+  'pool-worker': 'src/proxysocket/pool/thread.ts',
 } as const;
 
 /** Everything that an executable has inside. */

@@ -1,7 +1,7 @@
 /** Connections: streams of bytes, clients and endpoints that do not play along, floods. */
 import { setTimeout as wait } from 'node:timers/promises';
 import { blackHole, namedServer, tcpServer } from '../../../test/support/tcp-peers.ts';
-import { Torture, type Verdict } from '../../../test/support/torture.ts';
+import { Torture } from '../../../test/support/torture.ts';
 import { bad, crowd, destroyAll, event, flood, repeatFor } from '../crowd.ts';
 import type { Abuse } from '../scenario.ts';
 
@@ -14,16 +14,10 @@ export const streams: Abuse = {
     const torture = new Torture(Math.floor(Math.random() * 1e9));
     const endpoint = await torture.endpoint(stage);
     const { host, port } = await stage.expose(endpoint.port);
-    const verdicts: Verdict[] = [];
-    await repeatFor(size.pick(1000, 10_000), 24, async () => {
-      verdicts.push(await torture.client(port, host));
-    });
-    verdicts.push(...(await torture.endpointVerdicts()));
-    const megabytes = verdicts.reduce((sum, { bytes }) => sum + bytes, 0) / 1e6;
-    return {
-      did: `${torture.connections} connections, ${megabytes.toFixed(0)} MB compared`,
-      mistakes: verdicts.flatMap(({ mistakes }) => mistakes),
-    };
+    await repeatFor(size.pick(1000, 10_000), 24, () => torture.client(port, host));
+    await torture.over();
+    const { connections, bytes, mistakes } = torture;
+    return { did: `${connections} connections, ${(bytes / 1e6).toFixed(0)} MB compared`, mistakes };
   },
 };
 

@@ -27,8 +27,9 @@ export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]
   );
 }
 
-/** Two columns: names and values. */
-export function pairs(list: readonly (readonly [string, string])[]): string[] {
+/** Two columns: names and values. Those without a value are left out. */
+export function pairs(all: readonly (readonly [string, string])[]): string[] {
+  const list = all.filter(([, text]) => text !== '');
   const width = Math.max(...list.map(([name]) => name.length));
   return list.map(([name, text]) => `${name.padEnd(width)}  ${escapeControls(text)}`.trimEnd());
 }
@@ -37,44 +38,27 @@ export function pad(text: string, width: number, align: 'left' | 'right' = 'righ
   return align === 'right' ? text.padStart(width) : text.padEnd(width);
 }
 
-const BYTE_UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'] as const;
-const COUNT_UNITS = ['', 'k', 'M', 'G', 'T'] as const;
-
-/** Three digits and a unit: `0`, `950`, `1.25k`, `31.4M`. */
-export function count(value: number): string {
-  return scaled(value, COUNT_UNITS, '');
-}
-
 /** `1 service`, `2 services`. */
 export function counted(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? '' : 's'}`;
 }
 
+const COMPACT = new Intl.NumberFormat('en', {
+  notation: 'compact',
+  maximumSignificantDigits: 3,
+  useGrouping: false,
+});
+
+/** Three digits and a unit: `0`, `950`, `1.25k`, `31.4M`. */
+export function count(value: number): string {
+  const rounded = value < 10 ? Math.round(value * 10) / 10 : value;
+  return COMPACT.format(rounded).replace('K', 'k').replace('B', 'G');
+}
+
 /** Bytes in powers of 1000, as network rates are: `0 B`, `1.5 kB`, `117 MB`. */
 export function bytes(value: number): string {
-  return scaled(value, BYTE_UNITS, ' ');
-}
-
-function scaled(value: number, units: readonly string[], gap: string): string {
-  let rest = value;
-  let unit = 0;
-  // A value that rounds up to 1000 takes the next unit.
-  while (rest >= 999.5 && unit < units.length - 1) {
-    rest /= 1000;
-    unit += 1;
-  }
-  return `${digits(rest, unit > 0)}${gap}${units[unit] ?? ''}`;
-}
-
-/** Three digits; numbers below 10 with a fraction if significant. */
-function digits(value: number, isScaled: boolean): string {
-  if (value >= 100 || Number.isInteger(value)) return String(Math.round(value));
-  if (value >= 10) return trimmed(value.toFixed(1));
-  return trimmed(value.toFixed(isScaled ? 2 : 1));
-}
-
-function trimmed(text: string): string {
-  return text.replace(/\.?0+$/, '') || '0';
+  if (value >= 999.5e12) return `${count(value / 1e15)} PB`;
+  return `${count(value).replace(/[kMGT]?$/, ' $&')}B`;
 }
 
 /** `12s`, `3m05s`, `4h07m`, `12d03h`. */

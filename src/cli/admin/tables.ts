@@ -1,31 +1,25 @@
 /** Responses of the admin API, formatted as text. */
 import { drainText } from '../../proxier/drains.ts';
+import type { DrainOutcome, StopOutcome } from '../../admin/changing.ts';
+import type { EndpointView, ListenerView, ServiceDetails } from '../../admin/details.ts';
+import type { ServiceRow, ServicesView } from '../../admin/services.ts';
 import type {
-  ConnectionView,
   ConnectionsView,
-  DrainOutcome,
-  EndpointView,
-  ListenerView,
+  ConnectionView,
   ProxyView,
-  ServiceDetails,
-  ServiceRow,
-  ServicesView,
   SourceView,
   StatusView,
-  StopOutcome,
-  Traffic,
-  Verdict,
-} from '../../admin/views.ts';
+} from '../../admin/standard.ts';
+import type { Traffic } from '../../observe/service-state.ts';
+import type { Verdict } from '../../observe/verdict.ts';
 import { pairs, table, type Column, age, atMost, bytes, count, counted } from './layout.ts';
 
 export type NoAnswer = Pick<StatusView, 'health'>;
 
-export function statusText(status: StatusView | NoAnswer): string[] {
+function statusText(status: StatusView | NoAnswer): string[] {
   if (!('process' in status)) return pairs(healthPairs(status.health));
   const { process: about, proxy, health } = status;
   const next = about.successor;
-  const command =
-    about.nodeName === null ? about.command : `${about.command}, node ${about.nodeName}`;
   return [
     ...pairs([
       ...healthPairs(health),
@@ -33,10 +27,10 @@ export function statusText(status: StatusView | NoAnswer): string[] {
         'process',
         `${about.pid}, up ${age(about.uptimeSeconds)}, ${bytes(about.rssBytes)} of memory`,
       ],
-      ...(next === null ? [] : [pair('new process', `process ${next} takes the new connections`)]),
+      ['new process', next === null ? '' : `process ${next} takes the new connections`],
       ['version', `${about.version}, Node ${about.node}, ${about.platform}`],
-      ['command', command],
-      ...sourcePair(status.source),
+      ['command', about.command + (about.nodeName === null ? '' : `, node ${about.nodeName}`)],
+      ['source', status.source === null ? '' : sourceText(status.source)],
       ['log level', String(status.logLevel)],
       ...(proxy === null ? [] : proxyPairs(proxy)),
     ]),
@@ -44,42 +38,33 @@ export function statusText(status: StatusView | NoAnswer): string[] {
   ];
 }
 
-function pair(name: string, text: string): [string, string] {
-  return [name, text];
-}
-
 /** The verdict, its reasons, and the health pages that answer 503. */
 function healthPairs({ state, reasons, probes }: Verdict): [string, string][] {
   const failing = Object.entries(probes).filter(([, { status }]) => status !== 200);
   return [
     ['state', state],
-    ...reasons.map(({ code, message }) => pair('', `${message} (${code})`)),
-    ...failing.map(([probe, { status, failing: checks }]) =>
-      pair(probe, `${status}: ${checks.join(', ')}`),
-    ),
+    ...reasons.map(({ code, message }): [string, string] => ['', `${message} (${code})`]),
+    ...failing.map(([probe, { status, failing: checks }]): [string, string] => {
+      return [probe, `${status}: ${checks.join(', ')}`];
+    }),
   ];
 }
 
-function sourcePair(source: SourceView | null): [string, string][] {
-  if (source === null) return [];
-  const { name, connected, syncAgeSeconds } = source;
+function sourceText({ name, connected, syncAgeSeconds }: SourceView): string {
   const sync = syncAgeSeconds === null ? 'no state yet' : `last change ${age(syncAgeSeconds)} ago`;
-  return [['source', `${name}${connected ? '' : ', unreachable or invalid'}, ${sync}`]];
+  return `${name}${connected ? '' : ', unreachable or invalid'}, ${sync}`;
 }
 
 function proxyPairs(proxy: ProxyView): [string, string][] {
   const { states, listeners, active, totals, limits, drains } = proxy;
-  const notOk = Object.entries(states).filter(([state, number]) => state !== 'ok' && number > 0);
+  const notOk = Object.entries(states).flatMap(([state, number]) =>
+    state !== 'ok' && number > 0 ? [`${number} ${state}`] : [],
+  );
   const failed = listeners.failed > 0 ? `, ${listeners.failed} failed` : '';
   const held = active.held > 0 ? `, ${active.held} held` : '';
   return [
     ['engine', `${proxy.engine}, portal ${proxy.portal}`],
-    [
-      'service ports',
-      [String(proxy.servicePorts), ...notOk.map(([state, number]) => `${number} ${state}`)].join(
-        ', ',
-      ),
-    ],
+    ['service ports', [proxy.servicePorts, ...notOk].join(', ')],
     ['endpoints', String(proxy.endpoints)],
     ['listeners', `${listeners.open} open${failed}`],
     ['active', `${active.tcp} TCP connections, ${active.udp} UDP sessions${held}`],
@@ -90,7 +75,7 @@ function proxyPairs(proxy: ProxyView): [string, string][] {
         `${bytes(totals.bytesOut)} out, ${count(totals.errors)} errors`,
     ],
     ['limits', limits.map(({ limit, used, max }) => `${limit} ${used} of ${max}`).join(', ')],
-    ...(drains.length === 0 ? [] : [pair('drained', drains.map(drainText).join(', '))]),
+    ['drained', drains.map(drainText).join(', ')],
   ];
 }
 
@@ -127,7 +112,7 @@ const SERVICE_COLUMNS: readonly Column<ServiceRow>[] = [
   { title: 'ERRORS', align: 'right', cell: ({ totals }) => count(totals.errors) },
 ];
 
-export function servicesText({ rows, matched, total }: ServicesView): string[] {
+function servicesText({ rows, matched, total }: ServicesView): string[] {
   const lines = table(SERVICE_COLUMNS, rows);
   if (rows.length === matched && matched === total) return lines;
   const of = matched === total ? String(total) : `${matched} found, of ${total}`;
@@ -163,10 +148,7 @@ export function connectText({ connectSeconds = null }: Partial<EndpointView>): s
 export function lastErrorText({ lastError, failingSince }: Partial<EndpointView>): string {
   if (lastError === undefined || lastError === null) return '';
   const since = (time: string): string => age(Math.max(0, Date.now() - Date.parse(time)) / 1000);
-  const failing =
-    failingSince === undefined || failingSince === null
-      ? ''
-      : `, failing for ${since(failingSince)}`;
+  const failing = failingSince ? `, failing for ${since(failingSince)}` : '';
   return `${lastError.cause} ${since(lastError.at)} ago${failing}`;
 }
 
@@ -177,21 +159,10 @@ const LISTENER_COLUMNS: readonly Column<ListenerView>[] = [
   { title: 'WHY', cell: ({ code, cause }) => (code === undefined ? '' : `${code} ${cause ?? ''}`) },
 ];
 
-export function detailsText(services: readonly ServiceDetails[]): string[] {
-  return services.flatMap((service, index) => [
-    ...(index === 0 ? [] : ['']),
-    ...oneService(service),
-  ]);
-}
-
 function oneService(service: ServiceDetails): string[] {
-  const { rates, totals, connectTimes: times, affinity, problems } = service;
-  const errors = Object.entries(service.connectErrors).map(
-    ([cause, number]) => `${number} ${cause}`,
-  );
-  const others = Object.entries(service.counters).map(
-    ([name, number]) => `${inWords(name)} ${number}`,
-  );
+  const { totals, connectTimes: times, affinity } = service;
+  const errors = Object.entries(service.connectErrors).map(([cause, sum]) => `${sum} ${cause}`);
+  const others = Object.entries(service.counters).map(([name, sum]) => `${inWords(name)} ${sum}`);
   return [
     ...pairs([
       ['service port', `${service.name} ${service.protocol}`],
@@ -199,7 +170,7 @@ function oneService(service: ServiceDetails): string[] {
       ['addresses', service.addresses.join(', ') || '-'],
       ['affinity', affinity === 'none' ? 'none' : `client IP, ${affinity.clientIP} s`],
       ['active', String(service.active)],
-      ['now', ratesText(rates)],
+      ['now', ratesText(service.rates)],
       [
         'total',
         `${totals.connections} connections, ${bytes(totals.bytesIn)} in, ${bytes(totals.bytesOut)} out`,
@@ -215,7 +186,7 @@ function oneService(service: ServiceDetails): string[] {
     ...table(LISTENER_COLUMNS, service.listenersList),
     '',
     ...table(ENDPOINT_COLUMNS, service.endpointsList),
-    ...problemLines(problems),
+    ...problemLines(service.problems),
   ];
 }
 
@@ -240,22 +211,32 @@ function amount({ protocol }: ConnectionView, value: number): string {
   return protocol === 'TCP' ? bytes(value) : `${count(value)} pkt`;
 }
 
-export function connectionsText({ connections, matched, complete }: ConnectionsView): string[] {
+function connectionsText({ connections, matched, complete }: ConnectionsView): string[] {
   const lines = table(CONNECTION_COLUMNS, connections);
   if (complete && connections.length === matched) return lines;
   return [...lines, '', `${connections.length} shown of ${complete ? '' : 'more than '}${matched}`];
 }
 
-export function drainedText({ what, servicePorts, active, inSeconds }: DrainOutcome): string[] {
+function drainedText({ what, servicePorts, active, inSeconds }: DrainOutcome): string[] {
   const numbers = `${counted(servicePorts, 'service port')}, ${counted(active, 'open connection')}`;
   if (inSeconds === undefined) return [`Draining ${what}: ${numbers}`];
   return [`Draining ${what} in ${inSeconds} s: ${numbers}; /healthz answers 503 from now on`];
 }
 
-export function undrainedText({ what, servicePorts }: DrainOutcome): string[] {
-  return [`No longer draining ${what}: ${counted(servicePorts, 'service port')}`];
-}
-
-export function stoppingText({ pid, active }: StopOutcome): string[] {
-  return [`Stopping process ${pid}: ${counted(active, 'open connection')}`];
-}
+/** The lines for the response of each operation. */
+export const TEXTS = {
+  status: statusText,
+  services: servicesText,
+  service: ({ services }: { readonly services: readonly ServiceDetails[] }) =>
+    services.flatMap((each, index) => (index === 0 ? oneService(each) : ['', ...oneService(each)])),
+  connections: connectionsText,
+  drain: drainedText,
+  undrain: ({ what, servicePorts }: DrainOutcome) => [
+    `No longer draining ${what}: ${counted(servicePorts, 'service port')}`,
+  ],
+  loglevel: ({ level }: { level: number }) => [String(level)],
+  stop: ({ pid, active }: StopOutcome) => [
+    `Stopping process ${pid}: ${counted(active, 'open connection')}`,
+  ],
+  dump: (value: unknown) => [JSON.stringify(value)],
+} as const satisfies Record<string, (value: never) => string[]>;

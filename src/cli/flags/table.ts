@@ -1,4 +1,5 @@
-import { fieldName, type FieldSchema } from '../../config/field.ts';
+import { fieldName, type FieldSchema } from '../../config/fields.ts';
+import { hidePasswords } from '../../util/terminal-text.ts';
 
 /**
  * Flags as data. One table per command drives parsing, `--help`, docs/reference/command-line.md and shell completion.
@@ -15,8 +16,8 @@ export interface FlagKind<T> {
   /** The format of values in a configuration file. */
   readonly schema: FieldSchema;
   /** Parses the text, or throws an Error with the expected format. */
-  parse(text: string): T;
-  format(value: T): string;
+  parse(this: void, text: string): T;
+  format(this: void, value: NonNullable<T>): string;
   /** Merges the values of a repeated flag. Absent: the last one counts, as in Go. */
   merge?(earlier: T, later: T): T;
 }
@@ -43,18 +44,27 @@ export interface FlagSpec<T> {
 
 export type FlagTable = Readonly<Record<string, FlagSpec<unknown>>>;
 
-export type UngroupedFlag<T> = Omit<FlagSpec<T>, 'group'>;
+type Ungrouped<T> = Omit<FlagSpec<T>, 'group'>;
 
-/** Describes a flag: its kind, default, help text and what else differs from other flags. */
+/** A text, wherever its lines break. */
+export function prose(
+  texts: TemplateStringsArray,
+  ...values: readonly (string | number)[]
+): string {
+  const text = texts.map((each, index) => `${each}${values[index] ?? ''}`).join('');
+  return text.trim().replaceAll(/\s+/g, ' ');
+}
+
+/** Describes a flag: its kind, default and what else differs from other flags, then its help text as a template. */
 export function flag<T>(
   kind: FlagKind<T>,
   standard: NoInfer<T>,
-  text: Pick<FlagSpec<T>, 'help'> & Partial<FlagSpec<T>>,
-): UngroupedFlag<T> {
-  return { kind, default: standard, ...text };
+  more: Partial<FlagSpec<T>> = {},
+): (...help: Parameters<typeof prose>) => Ungrouped<T> {
+  return (...help) => ({ kind, default: standard, help: prose(...help), ...more });
 }
 
-export function group<Table extends Readonly<Record<string, UngroupedFlag<unknown>>>>(
+export function group<Table extends Readonly<Record<string, Ungrouped<unknown>>>>(
   heading: string,
   table: Table,
 ): { readonly [Name in keyof Table]: Table[Name] & { readonly group: string } } {
@@ -64,11 +74,7 @@ export function group<Table extends Readonly<Record<string, UngroupedFlag<unknow
 
 /** The values of a table's flags, by field name: `nodeName` for `--node-name`. */
 export type FlagValues<Table extends FlagTable> = {
-  readonly [Name in keyof Table as FieldName<Name & string>]: Table[Name] extends FlagSpec<
-    infer Value
-  >
-    ? Value
-    : never;
+  readonly [Name in keyof Table as FieldName<Name & string>]: Table[Name]['default'];
 };
 
 type FieldName<Flag extends string> = Flag extends `${infer First}-${infer More}`
@@ -106,20 +112,22 @@ export function pickValues<Table extends FlagTable>(
   return Object.fromEntries(picked) as FlagValues<Table>;
 }
 
-/** `default` as text; undefined if there is nothing to show. */
-export function defaultText(spec: FlagSpec<unknown>): string | undefined {
-  if (spec.defaultText !== undefined) return spec.defaultText;
-  if (spec.default === undefined) return undefined;
-  const text = spec.kind.format(spec.default);
-  return text === '' ? undefined : text;
+/** A value as on the command line; empty: none. */
+export function formatted({ kind }: FlagSpec<unknown>, value: unknown): string {
+  return value === undefined || value === null ? '' : kind.format(value);
+}
+
+/** `default` as text; empty if there is nothing to show. */
+export function defaultText(spec: FlagSpec<unknown>): string {
+  return spec.defaultText ?? formatted(spec, spec.default);
 }
 
 export interface EffectiveSetting {
   readonly flag: string;
   /** Its name in configuration files. */
   readonly field: string;
-  /** As on the command line; undefined: no value. */
-  readonly text: string | undefined;
+  /** As on the command line; empty: no value. */
+  readonly text: string;
   /** As in a configuration file. */
   readonly value: JsonValue;
   readonly origin: Origin | { readonly kind: 'default' };
@@ -132,31 +140,27 @@ const DEFAULT = { kind: 'default' } as const;
 
 /** The settings of the flags of a table, without `--config` itself. */
 export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSetting[] {
-  return Object.entries(table)
-    .filter(([flag]) => flag !== 'config')
-    .map(([flag, spec]): EffectiveSetting => {
-      const { value, origin } = raw.get(flag) ?? { value: spec.default, origin: DEFAULT };
-      const written: unknown = spec.kind.format(value);
-      // Settings are visible to any admin client; a URL may contain a password.
-      const text =
-        typeof written === 'string'
-          ? written.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/, '$1:***@')
-          : undefined;
-      return {
-        flag,
-        field: fieldName(flag),
-        text,
-        value: jsonOf(value, text, spec),
-        origin,
-        live: spec.live === true,
-      };
-    });
+  const flags = Object.entries(table).filter(([flag]) => flag !== 'config');
+  return flags.map(([flag, spec]) => {
+    const { value, origin } = raw.get(flag) ?? { value: spec.default, origin: DEFAULT };
+    const text = hidePasswords(formatted(spec, value));
+    const field = fieldName(flag);
+    return {
+      flag,
+      field,
+      text,
+      value: jsonOf(value, text, spec),
+      origin,
+      live: spec.live === true,
+    };
+  });
 }
 
-function jsonOf(value: unknown, text: string | undefined, { kind }: FlagSpec<unknown>): JsonValue {
-  if (text === undefined) return null;
+function jsonOf(value: unknown, text: string, { kind }: FlagSpec<unknown>): JsonValue {
   const { type } = kind.schema;
-  if (type === 'integer') return text === '' ? null : Number(text);
+  // Neither would take an empty text.
+  if (text === '' && (type === 'integer' || kind.choices !== undefined)) return null;
+  if (type === 'integer') return Number(text);
   if (type === 'boolean') return text === 'true';
   if (!Array.isArray(value)) return text;
   const items: readonly unknown[] = value;

@@ -1,16 +1,19 @@
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
-import { join, dirname } from 'node:path';
+import { join, dirname, win32 } from 'node:path';
 import { isSea } from 'node:sea';
 import type { Writable } from 'node:stream';
 import { KpngError, messageOf } from '../../errors.ts';
-import { systemExec, type Exec } from '../../portal/exec.ts';
-import { createNssm } from '../../service/nssm.ts';
-import type { ServiceSpec } from '../../service/spec.ts';
-import { winswDefinition } from '../../service/winsw.ts';
+import { ExecError, systemExec, type Exec } from '../../portal/exec.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
 import { usage, type Environment } from '../flags/read.ts';
-import type { ServiceValues, Verb } from './flags.ts';
+import {
+  commandLine,
+  type ServiceSpec,
+  type ServiceValues,
+  type Verb,
+  winswDefinition,
+} from './spec.ts';
 
 export interface ServiceHost {
   readonly stdout: Writable;
@@ -26,103 +29,54 @@ export async function runService(
   verb: Verb,
   values: ServiceValues,
   line: readonly string[],
-  host: ServiceHost,
+  { stdout, env, platform, ...host }: ServiceHost,
 ): Promise<0 | 1> {
-  const { platform, stdout, exec = systemExec, clock = systemClock, own = ownProgram() } = host;
-  const { name } = values;
-  const print = (text: string): void => void stdout.write(`${text}\n`);
+  const { exec = systemExec, clock = systemClock, own = ownProgram() } = host;
+  const data = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
+  const spec: ServiceSpec = {
+    ...values,
+    ...own,
+    args: [...own.args, ...line],
+    displayName: values.displayName || values.name,
+    description: `Userspace proxy for Kubernetes Services: ${line.join(' ')}`,
+    logDir: values.logDir || join(data, 'kpng-userspace', 'logs'),
+  };
   if (values.winsw !== '') {
-    print(await writeDefinition(specOf(values, line, own, host.env), values.winsw));
+    stdout.write(`${await writeDefinition(spec)}\n`);
     return 0;
   }
   if (platform !== 'win32') {
     throw usage('service is for Windows; deploy/ has units and manifests for other systems');
   }
   const program = values.nssm === '' ? findNssm(own.directory) : values.nssm;
-  const nssm = createNssm({ program, exec, clock });
   // Clock timers do not keep the process alive.
   const alive = setInterval(() => {}, MAX_TIMER_MS);
   try {
-    switch (verb) {
-      case 'install': {
-        const spec = specOf(values, line, own, host.env);
-        await makeFolder(spec.logDirectory);
-        const existed = await nssm.install(spec);
-        const state = await nssm.status(name);
-        const hint =
-          existed && state === 'running' ? '; changes take effect at its next start' : '';
-        print(`The service ${name} is ${existed ? 'changed' : 'installed'} and ${state}${hint}.`);
-        return 0;
-      }
-      case 'uninstall': {
-        const existed = await nssm.uninstall(name);
-        print(existed ? `The service ${name} is removed.` : `There is no service ${name}.`);
-        return 0;
-      }
-      case 'start':
-        await nssm.start(name);
-        print(`The service ${name} is running.`);
-        return 0;
-      case 'stop':
-        await nssm.stop(name);
-        print(`The service ${name} has stopped.`);
-        return 0;
-      case 'status': {
-        const state = await nssm.status(name);
-        print(state);
-        return state === 'running' ? 0 : 1;
-      }
-      default:
-        return verb satisfies never;
-    }
+    const outcome = await nssm(program, spec, exec, clock)[verb]();
+    stdout.write(`${outcome}\n`);
+    return verb === 'status' && outcome !== 'running' ? 1 : 0;
   } finally {
     clearInterval(alive);
   }
 }
 
-function specOf(
-  values: ServiceValues,
-  line: readonly string[],
-  own: OwnProgram,
-  env: Environment,
-): ServiceSpec {
-  const { name } = values;
-  const data = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
-  return {
-    name,
-    displayName: values.displayName || name,
-    description: `Userspace proxy for Kubernetes Services: ${line.join(' ')}`,
-    program: own.program,
-    args: [...own.args, ...line],
-    directory: own.directory,
-    logDirectory: values.logDir || join(data, 'kpng-userspace', 'logs'),
-    logBytes: values.logSize,
-    environment: values.env,
-    start: values.start,
-    dependsOn: values.dependsOn,
-    restartDelayMs: values.restartDelay,
-    stopTimeoutMs: values.stopTimeout,
-  };
-}
-
-async function makeFolder(path: string): Promise<void> {
-  await attempt(`creating the folder ${path}`, mkdir(path, { recursive: true }));
-}
-
 /** Resolves with the next step for the user. */
-async function writeDefinition(spec: ServiceSpec, folder: string): Promise<string> {
-  await makeFolder(folder);
-  const path = join(folder, `${spec.name}.xml`);
-  await attempt(`writing ${path}`, writeFile(path, winswDefinition(spec)));
-  const program = join(folder, `${spec.name}.exe`);
+async function writeDefinition(spec: ServiceSpec): Promise<string> {
+  const { name, winsw: folder } = spec;
+  const path = join(folder, `${name}.xml`);
+  await makeFolder(folder, () => writeFile(path, winswDefinition(spec)));
+  const program = join(folder, `${name}.exe`);
   return `Wrote ${path}. Copy WinSW to ${program}, and run: ${program} install`;
 }
 
-async function attempt(what: string, work: Promise<unknown>): Promise<void> {
+/** Creates a folder if it is missing, and what is to be in it. */
+async function makeFolder(path: string, fill?: () => Promise<void>): Promise<void> {
   try {
-    await work;
+    await mkdir(path, { recursive: true });
+    await fill?.();
   } catch (cause) {
-    throw new KpngError('KPNG_WRAPPER_FAILED', `${what}: ${messageOf(cause)}`, { cause });
+    if (cause instanceof KpngError) throw cause;
+    throw wrapperFailed(`creating the folder ${path}: ${messageOf(cause)}`, cause);
   }
 }
 
@@ -135,23 +89,192 @@ export interface OwnProgram {
 
 /** An executable starts itself; from source or dist/ it is Node with the script that was started. */
 export function ownProgram(
-  execPath: string = process.execPath,
+  program: string = process.execPath,
   script: string | undefined = process.argv[1],
   alone: boolean = isSea(),
 ): OwnProgram {
-  const directory = dirname(execPath);
-  return {
-    program: execPath,
-    args: alone || script === undefined ? [] : ['--disable-sigusr1', script],
-    directory,
-  };
+  const args = alone || script === undefined ? [] : ['--disable-sigusr1', script];
+  return { program, args, directory: dirname(program) };
 }
 
 /** NSSM beside the program, else its name only, to be found on the PATH. */
-export function findNssm(
-  directory: string,
-  exists: (path: string) => boolean = existsSync,
-): string {
+export function findNssm(directory: string): string {
   const beside = join(directory, 'nssm.exe');
-  return exists(beside) ? beside : 'nssm';
+  return existsSync(beside) ? beside : 'nssm';
+}
+
+/**
+ * What NSSM calls the states of a service: others are PENDING, which is `changing`. `pausing`: the program ended too often,
+ * and the wrapper delays its restart. `absent`: there is no service of the name.
+ */
+const STATES = {
+  SERVICE_STOPPED: 'stopped',
+  SERVICE_RUNNING: 'running',
+  SERVICE_PAUSED: 'pausing',
+} as const;
+
+/** Interval and limit of the waits for a state. Milliseconds. */
+const POLL_MS = 250;
+const TIMEOUT_MS = 30_000;
+/** A service killed after its time limit needs a moment to end. Milliseconds. */
+const KILL_MS = 15_000;
+
+/**
+ * A Windows service through NSSM, 2.24 or later. Everything is idempotent. The results of starting and stopping are
+ * read from the service's state, since NSSM stops waiting after a while.
+ *
+ * `program`: the name or path of NSSM. Each method resolves with a line for the user, or rejects with KPNG_WRAPPER_FAILED.
+ */
+function nssm(
+  program: string,
+  spec: ServiceSpec,
+  exec: Exec,
+  clock: Clock,
+): Record<Verb, () => Promise<string>> {
+  const { name } = spec;
+  const run = async (doing: string, ...args: readonly string[]): Promise<string> => {
+    try {
+      return plain((await exec({ file: program, args, timeoutMs: 120_000 })).stdout).trim();
+    } catch (error) {
+      throw failed(error as ExecError, doing, program);
+    }
+  };
+
+  const status = async () => {
+    const doing = `asking for the service ${name}`;
+    const found = await run(doing, 'status', name).catch((error: KpngError) => {
+      // NSSM exits with 3 if the service manager does not know the name.
+      if (error.cause instanceof ExecError && error.cause.exitCode === 3) return 'absent' as const;
+      throw error;
+    });
+    if (found === 'absent') return found;
+    if (/^SERVICE_\w+_PENDING$/.test(found)) return 'changing';
+    if (Object.hasOwn(STATES, found)) return STATES[found as keyof typeof STATES];
+    throw wrapperFailed(`${doing}: NSSM says ${JSON.stringify(found.slice(0, 200))}`);
+  };
+
+  const existing = async () => {
+    const state = await status();
+    if (state === 'absent') throw wrapperFailed(`there is no service ${name}`);
+    return state;
+  };
+
+  /** Runs a command and waits for the state, which decides; NSSM's failure only explains. */
+  const bring = async (verb: 'start' | 'stop', timeoutMs: number): Promise<void> => {
+    const isStart = verb === 'start';
+    const doing = `${isStart ? 'starting' : 'stopping'} the service ${name}`;
+    const failure = await run(doing, verb, name).then(
+      () => undefined,
+      (error: KpngError) => error,
+    );
+    for (const end = clock.now() + timeoutMs; ;) {
+      const state = await status();
+      if (state === (isStart ? 'running' : 'stopped')) return;
+      const isOver = isStart && (state === 'stopped' || state === 'pausing');
+      if (isOver || clock.now() >= end) {
+        const before = failure === undefined ? '' : `${failure.message}; `;
+        const problem = `${before}the service ${name} ${isStart ? 'does not run' : 'has not stopped'}`;
+        throw wrapperFailed(
+          `${problem}, it is ${state}${isStart ? '; see its log file' : ''}`,
+          failure,
+        );
+      }
+      await new Promise<void>((resolve) => clock.setTimer(POLL_MS, resolve));
+    }
+  };
+
+  /** Waits as long as NSSM lets the service drain. */
+  const stopFrom = async (state: string): Promise<void> => {
+    if (state === 'absent' || state === 'stopped') return;
+    const limit = await run(`reading the service ${name}`, 'get', name, 'AppStopMethodConsole');
+    await bring('stop', (Number(limit) || TIMEOUT_MS) + KILL_MS);
+  };
+
+  return {
+    status,
+
+    async install() {
+      await makeFolder(spec.logDir);
+      const existed = (await status()) !== 'absent';
+      const created = existed ? ['set', name, 'Application'] : ['install', name];
+      const commands = settings(spec).map(([setting = '', ...values]) =>
+        values.length === 0 ? ['reset', name, setting] : ['set', name, setting].concat(values),
+      );
+      for (const args of [[...created, spec.program], ...commands]) {
+        await run(`installing the service ${name}`, ...args);
+      }
+      const state = await status();
+      const hint = existed && state === 'running' ? '; changes take effect at its next start' : '';
+      return `The service ${name} is ${existed ? 'changed' : 'installed'} and ${state}${hint}.`;
+    },
+
+    async uninstall() {
+      const state = await status();
+      if (state === 'absent') return `There is no service ${name}.`;
+      await stopFrom(state);
+      await run(`removing the service ${name}`, 'remove', name, 'confirm');
+      return `The service ${name} is removed.`;
+    },
+
+    async start() {
+      if ((await existing()) !== 'running') await bring('start', TIMEOUT_MS);
+      return `The service ${name} is running.`;
+    },
+
+    async stop() {
+      await stopFrom(await existing());
+      return `The service ${name} has stopped.`;
+    },
+  };
+}
+
+/** The settings of NSSM and their values; none: the default. */
+function settings(spec: ServiceSpec): string[][] {
+  const log = win32.join(spec.logDir, `${spec.name}.log`);
+  return [
+    // NSSM passes this text on unchanged, so it has to contain the quotes. `install` would lose them.
+    ['AppParameters', commandLine(spec.args)],
+    ['AppDirectory', spec.directory],
+    ['DisplayName', spec.displayName],
+    ['Description', spec.description],
+    ['Start', `SERVICE_${spec.start.replace('-', '_').toUpperCase()}_START`],
+    ['AppStdout', log],
+    ['AppStderr', log],
+    ['AppRotateFiles', '1'],
+    ['AppRotateOnline', '1'],
+    ['AppRotateBytes', String(spec.logSize)],
+    ['AppEnvironmentExtra', ...spec.env],
+    ['DependOnService', ...spec.dependsOn],
+    // Skips WM_CLOSE and WM_QUIT, which are for windows: NSSM sends only Ctrl-C, and kills what does not stop in time.
+    ['AppStopMethodSkip', '6'],
+    ['AppStopMethodConsole', String(spec.stopTimeout)],
+    ['AppRestartDelay', String(spec.restartDelay)],
+    ['AppExit', 'Default', 'Restart'],
+    // A normal end, by `stop` over the admin pipe.
+    ['AppExit', '0', 'Exit'],
+    // A restart does not fix a wrong command line or configuration.
+    ['AppExit', '2', 'Exit'],
+  ];
+}
+
+/** NSSM prints UTF-16 unless it prints to a console. */
+function plain(text: string): string {
+  return text.replaceAll('\0', '');
+}
+
+function wrapperFailed(message: string, cause?: unknown): KpngError {
+  return new KpngError('KPNG_WRAPPER_FAILED', message, { cause });
+}
+
+function failed(cause: ExecError, doing: string, program: string): KpngError {
+  if (cause.failure === 'missing') {
+    return wrapperFailed(
+      `${doing}: there is no ${program}; get NSSM 2.24 from https://nssm.cc and name it with --nssm, or ` +
+        'have a definition for WinSW written with --winsw',
+      cause,
+    );
+  }
+  const output = `${plain(cause.stderr)}\n${plain(cause.stdout)}`.replaceAll(/\s+/g, ' ').trim();
+  const text = output === '' ? cause.message : `NSSM says ${JSON.stringify(output.slice(0, 300))}`;
+  return wrapperFailed(`${doing}: ${text}`, cause);
 }

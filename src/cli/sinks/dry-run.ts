@@ -1,10 +1,10 @@
 import { fileInvalid, fileReadFailed } from '../../file/events.ts';
 import { dryExec } from '../../portal/exec.ts';
-import type { RuleCanary } from '../../portal/rules/rule-portal.ts';
+import type { RuleCanary } from '../../portal/rules/backend.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { newCounters } from '../../proxysocket/counters.ts';
-import type { Engine } from '../../proxysocket/engine.ts';
-import type { ListenerStatus, ListenSpec, ServicePortSpec } from '../../proxysocket/spec.ts';
+import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
+import type { ListenerStatus, ListenSpec } from '../../proxysocket/spec.ts';
 import { healthCheckOf } from '../../sinks/healthchecks.ts';
 import { streamWriter } from '../../sinks/json.ts';
 import type { LocalChange } from '../../store/local-view.ts';
@@ -115,7 +115,7 @@ const FIRST_ASSUMED_PORT = 50_000;
  * placeholders that are the same in each run.
  */
 function dryEngine(write: (text: string) => Promise<void>): Engine {
-  const specs = new Map<string, ServicePortSpec>();
+  const servicePorts = new Map<string, ServicePortSnapshot>();
   /** By service port, address and traffic; transparent listeners share their socket. */
   const assumed = new Map<string, number>();
   const portOf = (name: string, { address, port, traffic, transparent }: ListenSpec): number => {
@@ -130,33 +130,23 @@ function dryEngine(write: (text: string) => Promise<void>): Engine {
     async apply(changes) {
       const lines: string[] = [];
       for (const change of changes) {
-        if (change.kind === 'remove') specs.delete(change.name);
+        if (change.kind === 'remove') servicePorts.delete(change.name);
         if (change.kind !== 'set') continue;
-        const { spec } = change;
-        specs.set(spec.name, spec);
-        for (const listen of spec.listen) {
-          const { address, traffic, sourceRanges = [] } = listen;
-          const place = formatHostPort({ host: address, port: portOf(spec.name, listen) });
+        const { name, protocol, listen, endpoints } = change.spec;
+        const listeners = listen.map((each): ListenerStatus => {
+          const { address, traffic, sourceRanges = [] } = each;
+          const boundPort = portOf(name, each);
           const only = sourceRanges.length === 0 ? '' : `, from ${sourceRanges.join(' ')} only`;
-          lines.push(
-            `# listen on ${place}/${spec.protocol} for ${spec.name} (${traffic}${only})\n`,
-          );
-        }
+          const place = formatHostPort({ host: address, port: boundPort });
+          lines.push(`# listen on ${place}/${protocol} for ${name} (${traffic}${only})\n`);
+          return { state: 'listening', listen: each, boundPort };
+        });
+        const known = { endpoints: endpoints.length, counters: newCounters() };
+        servicePorts.set(name, { name, protocol, listeners, ...known });
       }
       await write(lines.join(''));
     },
-    snapshot: (names) =>
-      [...specs.values()]
-        .filter(({ name }) => names === undefined || names.has(name))
-        .map(({ name, protocol, listen, endpoints }) => ({
-          name,
-          protocol,
-          listeners: listen.map((each): ListenerStatus => {
-            return { state: 'listening', listen: each, boundPort: portOf(name, each) };
-          }),
-          endpoints: endpoints.length,
-          counters: newCounters(),
-        })),
+    snapshot: (names) => [...servicePorts.values()].filter(({ name }) => names?.has(name) ?? true),
     close: async () => {},
     destroy: async () => {},
   };

@@ -39,21 +39,23 @@ export async function beginHandover(path: string, log: Log, activation: Activati
     await activation.activate();
   }
 
-  const listen = async (engine: Required<Engine>, ports: () => readonly number[]) => {
+  /**
+   * Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect.
+   * `ports`: TCP ports of listeners that are not the engine's.
+   */
+  const inPlace = async (engine: Required<Engine>, ports: () => readonly number[]) => {
+    if (server !== undefined || closed) return;
     const { HandoverServer } = await import('../../handover/predecessor.ts');
     const made = new HandoverServer({
       path,
       expected: found.kind === 'failed' ? undefined : found.file,
-      listeners: () => previousListeners(engine.snapshot()),
-      flows: async () => {
-        try {
-          return await previousFlows(engine);
-        } catch (error) {
+      offer: async () => {
+        const flows = await previousFlows(engine).catch((error: unknown) => {
           log.warn('Cannot send UDP sessions to the new process', { err: error });
           return [];
-        }
+        });
+        return { flows, listeners: previousListeners(engine.snapshot()), ports: ports() };
       },
-      ports,
       onGiven: (pid, sockets) =>
         log.info('Handing the listeners to a new process', { pid, sockets }),
       onFailed: (reason) => log.warn('New process did not take over; still serving', { reason }),
@@ -88,13 +90,7 @@ export async function beginHandover(path: string, log: Log, activation: Activati
     newProcess: () => newProcess,
     previousListeners: found.kind === 'inherited' ? found.previousListeners : [],
 
-    /**
-     * Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect.
-     * `ports`: TCP ports of listeners that are not the engine's.
-     */
-    async inPlace(engine: Required<Engine>, ports: () => readonly number[]): Promise<void> {
-      if (server === undefined && !closed) await listen(engine, ports);
-    },
+    inPlace,
 
     /** Waits up to this many milliseconds for a new process that is about to take over. */
     async settled(withinMs: number): Promise<void> {
@@ -151,9 +147,7 @@ async function previousFlows(engine: Required<Engine>): Promise<PreviousFlow[]> 
     .map(({ name }) => name);
   if (servicePorts.length === 0) return [];
   const { connections } = await engine.inspect({ servicePorts, maxConnections: MAX_LISTED });
-  return connections.map(({ servicePort, client, endpoint }) => ({
-    servicePort,
-    client,
-    endpoint,
-  }));
+  return connections.map(({ servicePort, client, endpoint }) => {
+    return { servicePort, client, endpoint };
+  });
 }

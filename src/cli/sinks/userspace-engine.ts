@@ -1,4 +1,8 @@
+import { createHash } from 'node:crypto';
+import { accessSync, constants, lstatSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
@@ -7,7 +11,6 @@ import type { Engine } from '../../proxysocket/engine.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
-import { crashHistory } from './crash-history.ts';
 
 export interface EngineOptions {
   readonly engine: 'auto' | 'node' | 'linux';
@@ -79,17 +82,15 @@ async function startPool(
   { engine, workers = 1, limits, instance }: EngineOptions,
   fallback: NonNullable<PoolOptions['fallback']>,
   log: Log,
-  { crashFolder, platform = process.platform, module, backoff }: EngineHooks,
+  { crashFolder, platform = process.platform, ...hooks }: EngineHooks,
 ): Promise<Required<Engine>> {
   // A worker would fail on this as well, but starting one is expensive.
   if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
   if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
-  const history = crashHistory({
-    instance,
-    ...(crashFolder !== undefined && { folder: crashFolder }),
-  });
-  if (history.isOpen()) {
-    const [crashes, { path }] = [history.crashes(), history];
+  const history = crashHistory(instance, crashFolder);
+  const { path } = history;
+  const crashes = history.crashes();
+  if (crashes >= MAX_CRASHES) {
     const what = `the last ${crashes} starts crashed in its probes; remove ${path} to retry`;
     if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
     log.warn('Starting the linux engine although it crashed before', { crashes, path });
@@ -100,15 +101,86 @@ async function startPool(
   process.once('exit', end);
   try {
     const { Pool } = await import('../../proxysocket/pool/pool.ts');
-    return await Pool.start({
-      limits,
-      workers,
-      fallback,
-      ...(module !== undefined && { module }),
-      ...(backoff !== undefined && { backoff }),
-    });
+    const pool = await Pool.start({ limits, workers, fallback, ...hooks });
+    if (pool.workers < workers)
+      log.warn('The kernel cannot spread clients by address; there is only one worker', {
+        workers,
+      });
+    return pool;
   } finally {
     process.off('exit', end);
     history.end();
+  }
+}
+
+/** Crashes in a row after which the next start avoids the engine. */
+export const MAX_CRASHES = 3;
+/** Crashes are forgotten after this long, so that the engine gets another chance. Milliseconds. */
+const WINDOW_MS = 60 * 60_000;
+
+/**
+ * Remembers crashes in the start-up probes of the `linux` engine: a wrong system call can end the process without a
+ * message, and a service manager would restart it into the same crash. `instance` identifies this instance of the
+ * program among others of the same user; `folder`, with the files, is created when needed.
+ *
+ * A start writes its file before the probes, about a second, and removes it after them; a file that is still there
+ * counts the starts in a row that did not get so far. Later crashes do not count, because only the parent learns how
+ * a process died.
+ *
+ * Nothing is remembered where the file cannot be written, or others can write to the directory.
+ */
+export function crashHistory(instance: string, folder = defaultFolder()) {
+  const name = createHash('sha256').update(instance).digest('hex').slice(0, 16);
+  /** Has a byte for each crash. Removing it makes the next start retry the engine. */
+  const path = join(folder, name);
+  const crashes = (): number => {
+    const found = isPrivate(folder) ? attempt(() => lstatSync(path)) : undefined;
+    return found !== undefined && found.mtimeMs > Date.now() - WINDOW_MS ? found.size : 0;
+  };
+  return {
+    path,
+    crashes,
+
+    /** Call before the probes. */
+    begin(): void {
+      // If that fails, the crash will not be remembered.
+      attempt(() => {
+        mkdirSync(folder, { mode: 0o700, recursive: true });
+        const size = Math.min(MAX_CRASHES, crashes() + 1);
+        if (isPrivate(folder)) writeFileSync(path, 'x'.repeat(size), { mode: 0o600 });
+      });
+    },
+
+    /** Call after the probes. */
+    end(): void {
+      // If that fails, the file counts until it is too old.
+      attempt(() => rmSync(path, { force: true }));
+    },
+  };
+}
+
+/** Whether it is a folder that only its owner, this user, may write to. */
+function isPrivate(path: string): boolean {
+  const found = attempt(() => lstatSync(path));
+  if (found === undefined) return false;
+  const { uid, mode } = found;
+  return found.isDirectory() && (mode & 0o022) === 0 && uid === (process.getuid?.() ?? uid);
+}
+
+/** One per user: in `/run` where writable, since it is emptied at boot. */
+function defaultFolder(): string {
+  const folder = attempt(() => {
+    accessSync('/run', constants.W_OK);
+    return '/run';
+  });
+  return join(folder ?? tmpdir(), `kpng-userspace-linux-engine.${process.getuid?.() ?? 0}`);
+}
+
+/** Undefined if the work throws. */
+function attempt<T>(work: () => T): T | undefined {
+  try {
+    return work();
+  } catch {
+    return undefined;
   }
 }

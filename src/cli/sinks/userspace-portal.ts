@@ -1,18 +1,15 @@
 import type { Log } from '../../observe/log.ts';
 import { systemExec, type Exec } from '../../portal/exec.ts';
-import type { NftablesPortalOptions } from '../../portal/nftables/portal.ts';
-import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
-import type { Portal } from '../../portal/portal.ts';
-import type { RuleCanary, RulePortalOptions } from '../../portal/rules/rule-portal.ts';
-import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
-import type { PortRange } from '../../util/port-range.ts';
-import { usage } from '../flags/read.ts';
-import { ASSUMED, choosePortal, iptablesFamilies, iptablesTools } from './portal-choice.ts';
-import type { Current } from './stale-rules.ts';
-import type { UserspaceOptions } from './userspace-options.ts';
 import type { InterfaceAddresses } from '../../portal/interface/addresses.ts';
 import type { AddressKeeper } from '../../portal/interface/keeper.ts';
+import type { Tools } from '../../portal/iptables/tools.ts';
+import type { Portal } from '../../portal/portal.ts';
+import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
+import type { RuleCanary } from '../../portal/rules/backend.ts';
+import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { systemClock } from '../../util/clock.ts';
+import { usage } from '../flags/read.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 
 /** Replaced in a dry run: values that differ from run to run, and parts that open sockets. */
 export interface PortalParts {
@@ -43,8 +40,7 @@ export async function createPortal(
   log: Log,
   { exec = systemExec, dry, previous = [], engine = 'node', system = process }: PortalContext = {},
 ): Promise<Portal> {
-  const { bindAddress, nodePortAddresses, iptablesFlavor, portalTable: table } = options;
-  const isDry = dry !== undefined;
+  const { bindAddress, nodePortAddresses, portRange, cleanupOnExit: removeOnClose } = options;
   /** The port that each listener had in the previous process. */
   const previousPorts = new Map(
     previous.map(({ servicePort, address, traffic, port }) => [
@@ -52,113 +48,70 @@ export async function createPortal(
       port,
     ]),
   );
+  const isReserving = process.platform === 'win32' && portRange !== undefined && dry === undefined;
   const allocator = new PortAllocator(
-    options.portRange,
+    portRange,
     dry?.random ?? Math.random,
     previousPorts,
-    isDry ? [] : await reservedPorts(options, log, exec),
+    // Windows keeps some ports for itself.
+    isReserving
+      ? await (await import('../../portal/windows/netsh.ts')).excludedPorts(exec, portRange, log)
+      : [],
   );
-  const tools = iptablesTools(exec, iptablesFlavor, log, isDry);
-  const host = { options, log, exec, tools, engine };
-  const auto = async () => (isDry ? ASSUMED : choosePortal(host));
-  const kind = options.portal === 'auto' ? await auto() : options.portal;
-  /** Removes stale rules of other portals with the same names; logs those of running processes. */
-  const removeOtherRules = async (current: Current, signal: AbortSignal): Promise<void> => {
-    const [{ removeStaleRules }, { waitForOtherWriters }] = await Promise.all([
-      import('./stale-rules.ts'),
-      import('../../portal/rules/other-writers.ts'),
-    ]);
-    const check = () => removeStaleRules(current, options, log, exec);
-    await waitForOtherWriters({ portal: current.kind, check, signal });
-  };
-  const rules: RulePortalOptions = {
-    allocator,
-    bindAddress,
-    nodePortAddresses,
-    removeOnClose: options.cleanupOnExit,
-    exec,
-  };
-  if (kind === 'nftables' || kind === 'transparent') {
-    const { NftablesPortal } = await import('../../portal/nftables/portal.ts');
-    const watch =
-      kind === 'transparent' && !isDry
-        ? (await import('./transparent-choice.ts')).watchSettings(log)
-        : undefined;
-    const afterStart = async (signal: AbortSignal): Promise<void> => {
-      await Promise.all([watch?.(signal), removeOtherRules({ kind }, signal)]);
-    };
-    const transparent = kind === 'nftables' ? undefined : await transparentParts(options, isDry);
-    return new NftablesPortal({ ...rules, table, transparent, ...(dry ?? { afterStart }) });
-  }
-  if (kind === 'iptables') {
-    const { IptablesPortal } = await import('../../portal/iptables/portal.ts');
-    const families = isDry ? undefined : await iptablesFamilies(host);
-    const afterStart = async (signal: AbortSignal): Promise<void> =>
-      removeOtherRules({ kind, flavor: (await tools()).flavor }, signal);
-    return new IptablesPortal({
-      ...rules,
-      prefix: options.portalChainPrefix,
-      tools,
-      ...(families !== undefined && { families }),
-      ...(dry ?? { afterStart }),
-    });
+  const tools = iptablesTools(exec, options.iptablesFlavor, log, dry !== undefined);
+  const host = { options, log, exec, tools, engine, dry };
+  const rulePortals = () => import('./rule-portals.ts');
+  let kind: Portal['kind'];
+  if (options.portal !== 'auto') kind = options.portal;
+  else if (dry === undefined) kind = await (await rulePortals()).choosePortal(host);
+  else kind = process.platform === 'linux' ? 'nftables' : 'address';
+
+  if (kind === 'nftables' || kind === 'transparent' || kind === 'iptables') {
+    const shared = { allocator, bindAddress, nodePortAddresses, removeOnClose, exec };
+    return (await rulePortals()).createRulePortal(kind, host, shared);
   }
   if (kind === 'none') {
     const { NonePortal } = await import('../../portal/address.ts');
-    return new NonePortal({ bindAddress, allocator });
+    return new NonePortal(allocator, bindAddress);
   }
   if (kind === 'portproxy' && system.platform !== 'win32') {
     throw usage('--portal portproxy is for Windows only');
   }
   const keeper = await createKeeper(options, log, exec, system);
-  const addresses = { nodePortAddresses, ...(keeper !== undefined && { keeper }) };
+  const addresses = { nodePortAddresses, ...(keeper && { keeper }) };
   if (kind === 'address') {
     const { AddressPortal } = await import('../../portal/address.ts');
     return new AddressPortal(addresses);
   }
-  const [{ PortProxyPortal }, { RuleStore }, { ruleLedger }] = await Promise.all([
-    import('../../portal/windows/portproxy.ts'),
-    import('../../portal/windows/portproxy.ts'),
-    import('../../portal/windows/ledger.ts'),
-  ]);
+  const { PortProxyPortal, RuleStore } = await import('../../portal/windows/portproxy.ts');
+  const { ruleLedger } = await import('../../portal/windows/ledger.ts');
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
   const store = new RuleStore(exec, ruleLedger(system.env));
-  return new PortProxyPortal({
-    addresses,
-    store,
-    allocator,
-    bindAddress,
-    removeOnClose: options.cleanupOnExit,
-  });
+  return new PortProxyPortal({ addresses, store, allocator, bindAddress, removeOnClose });
 }
 
-async function transparentParts(
-  { portalRoute: route }: UserspaceOptions,
+/** Finds the iptables programs, once. A call after a failure searches again. A dry run assumes what others have. */
+export function iptablesTools(
+  exec: Exec,
+  asked: UserspaceOptions['iptablesFlavor'],
+  log: Log,
   isDry: boolean,
-): Promise<NftablesPortalOptions['transparent']> {
-  const [{ kernelPortRange }, { transparentSocket }] = await Promise.all([
-    import('../../proxysocket/core/kernel-port.ts'),
-    import('../../proxysocket/linux/open-listener.ts'),
-  ]);
-  const kernelPorts = isDry ? undefined : kernelPortRange();
-  return {
-    route: { ...route, ...(kernelPorts !== undefined && { kernelPorts }) },
-    socket: transparentSocket,
+): () => Promise<Tools> {
+  let found: Tools | undefined;
+  if (isDry) {
+    const name = asked === 'auto' ? 'iptables' : `iptables-${asked}`;
+    found = { name, flavor: asked === 'auto' ? 'nft' : asked, version: '1.8.9' };
+  }
+  return async () => {
+    if (found !== undefined) return found;
+    const { findTools } = await import('../../portal/iptables/tools.ts');
+    const chosen = await findTools(exec, asked);
+    const { flavor, version, name: program, reason } = chosen;
+    log.info('Found iptables', { flavor, version, program, reason });
+    found = chosen;
+    return found;
   };
 }
-
-/** Reserved ports within `--port-range`, logged once: Windows keeps some for itself. */
-async function reservedPorts(
-  { portRange }: UserspaceOptions,
-  log: Log,
-  exec: Exec,
-): Promise<readonly PortRange[]> {
-  if (process.platform !== 'win32' || portRange === undefined) return [];
-  const { excludedPorts } = await import('../../portal/windows/netsh.ts');
-  return excludedPorts(exec, portRange, log);
-}
-
-type KeeperOptions = Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>;
 
 export interface KeeperHost {
   readonly platform: NodeJS.Platform;
@@ -170,12 +123,15 @@ export interface KeeperHost {
  * systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not support it.
  */
 export async function createKeeper(
-  { portalInterface: name, cleanupOnExit: removeOnClose }: KeeperOptions,
+  {
+    portalInterface: name,
+    cleanupOnExit: removeOnClose,
+  }: Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>,
   log: Log,
   exec?: Exec,
   { platform, env }: KeeperHost = process,
 ): Promise<AddressKeeper | undefined> {
-  if (name === '') return undefined;
+  if (name === '' || (name === undefined && platform !== 'win32')) return undefined;
   let link: InterfaceAddresses;
   if (platform === 'win32') {
     const { chooseInterface, namedInterfaces, windowsLink } =
@@ -184,11 +140,9 @@ export async function createKeeper(
     const { name: interfaceName, reason } = chosen;
     log.info('Chose the interface for service addresses', { interface: interfaceName, reason });
     link = windowsLink(interfaceName, env, exec);
-  } else if (name === undefined) {
-    return undefined;
   } else if (platform === 'linux') {
     const { LinuxInterface } = await import('../../portal/interface/linux.ts');
-    link = new LinuxInterface(name, exec);
+    link = new LinuxInterface(name ?? '', exec);
   } else {
     throw usage(
       '--portal-interface works on Linux and Windows only; give the host the addresses yourself',

@@ -57,11 +57,11 @@ export async function startUserspace(
   /** Whether the last change set was applied. */
   let isWorking = false;
   const checks = options.healthCheckNodePorts
-    ? await createHealthChecks({
-        addresses: options.nodePortAddresses,
-        host: () => portal.hostAddresses?.() ?? hostAddresses(),
-        healthy: () => isWorking && !proxier.drains.isAllDrained,
-      })
+    ? await createHealthChecks(
+        options.nodePortAddresses,
+        () => portal.hostAddresses?.() ?? hostAddresses(),
+        () => isWorking && !proxier.drains.isAllDrained,
+      )
     : undefined;
   const sink: LocalSink = {
     async sync(change) {
@@ -76,8 +76,12 @@ export async function startUserspace(
       }
     },
   };
-  const problems = (): ProblemView[] =>
-    [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map(problemView);
+  const problems = (): ProblemView[] => {
+    return [...proxier.snapshot().problems, ...(checks?.problems ?? [])].map((each) => {
+      const { code, message, servicePort = null } = each;
+      return { code, message, servicePort, count: 'count' in each ? each.count : 1 };
+    });
+  };
   return {
     // The node engine relays in this thread.
     sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
@@ -137,17 +141,6 @@ export async function startUserspace(
   };
 }
 
-/** A problem of the proxier, or an error that prevents a part from being served. */
-function problemView(problem: {
-  readonly code: string;
-  readonly message: string;
-  readonly servicePort: string | undefined;
-  readonly count?: number;
-}): ProblemView {
-  const { code, message, servicePort = null, count = 1 } = problem;
-  return { code, message, servicePort, count };
-}
-
 /** With this many descriptors, the usual reserve leaves most of them to clients. */
 const ENOUGH = 4 * DEFAULT_LIMITS.reservedDescriptors;
 
@@ -159,13 +152,9 @@ export function adviseOnDescriptors(log: Log, limit: number, reserve: number): v
   const left = Math.max(0, limit - reserve);
   const keys = { limit, reserved: reserve, left };
   if (left === 0) {
-    log.error(
-      'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors',
-      {
-        ...keys,
-        code: 'KPNG_LIMIT_REACHED',
-      },
-    );
+    const message =
+      'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors';
+    log.error(message, { ...keys, code: 'KPNG_LIMIT_REACHED' });
   } else if (limit < ENOUGH) {
     log.warn('Too few file descriptors for many clients; raise ulimit -n', keys);
   }

@@ -1,5 +1,5 @@
 import { KpngError } from '../../errors.ts';
-import { Backoff, type BackoffPolicy } from '../../util/backoff.ts';
+import { Backoff } from '../../util/backoff.ts';
 import type { Clock } from '../../util/clock.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
@@ -10,11 +10,12 @@ import {
   LISTING_SHARE,
   MAX_LINGER_MS,
   PROBES_PER_CHECK,
+  WRITE_RETRY,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
 import { Audit } from '../audit.ts';
 import type { PortalProblem } from '../portal.ts';
-import { type ChangeOutcome, HeldAddresses, type InterfaceAddresses } from './addresses.ts';
+import type { ChangeOutcome, InterfaceAddresses, Verb } from './addresses.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
@@ -25,14 +26,6 @@ export interface AddressKeeperOptions {
   /** The host's addresses, used until they have been listed; by default as Node reports them. */
   readonly interfaces?: () => readonly HostAddress[];
 }
-
-/** Delays before addresses that could not be added are retried. */
-const READMIT_BACKOFF: BackoffPolicy = {
-  initialMs: 30_000,
-  maxMs: 600_000,
-  factor: 2,
-  jitter: 0.2,
-};
 
 /**
  * Keeps the service addresses on an interface.
@@ -46,19 +39,29 @@ export class AddressKeeper {
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   #removeOnClose: boolean;
-  readonly #addresses = new HeldAddresses();
+  /** The addresses of each service port. */
+  readonly #wants = new Map<string, readonly string[]>();
+  /** The service ports that need an address. */
+  readonly #users = new Map<string, Set<string>>();
+  /** Addresses on the interface that we added. Only these are ever removed. */
+  #ours = new Set<string>();
+  /** Addresses of the host that are not ours, as last listed; undefined: they have to be listed. */
+  #others: ReadonlyMap<string, HostAddress> | undefined;
+  /** Addresses to add; some may be there. */
+  #missing = new Set<string>();
+  /** Those of ours that no service port needs, and since when they have to stay for now; undefined: not known. */
+  #surplus = new Map<string, number | undefined>();
+  /** Wanted addresses that could not be added, and why. */
+  readonly #refused = new Map<string, KpngError>();
   readonly #audit: Audit;
   /** Number of our addresses that were probed since all were. */
   #probed = 0;
-  readonly #readmitBackoff: Backoff;
+  readonly #retryBackoff: Backoff;
   /** Operations on the interface must not overlap. */
   readonly #queue = new SerialQueue();
-  #listed = false;
   #listAt = 0;
-  /** Unneeded addresses that must stay for now, and since when. */
-  readonly #lingering = new Map<string, number>();
   #lingerCheckAt = 0;
-  #readmitAt: number | undefined;
+  #retryAt: number | undefined;
   #reason: PortalWritten['reason'] = 'start';
   #written = { added: 0, removed: 0, durationMs: 0 };
   #failure: unknown;
@@ -69,54 +72,62 @@ export class AddressKeeper {
     this.#removeOnClose = removeOnClose;
     this.#clock = clock;
     this.#interfaces = interfaces ?? hostAddresses;
-    this.#readmitBackoff = new Backoff(READMIT_BACKOFF, random);
-    this.#audit = new Audit({ clock, policy: () => CANARY_AUDIT, check: () => this.#check() });
+    this.#retryBackoff = new Backoff(WRITE_RETRY, random);
+    this.#audit = new Audit({ clock, policy: CANARY_AUDIT, check: () => this.#check() });
   }
 
   /** Replaces the addresses of a service port; none: it is removed. */
   want(servicePort: string, addresses: readonly string[]): void {
-    this.#addresses.want(servicePort, addresses);
+    const before = this.#wants.get(servicePort) ?? [];
+    if (addresses.length === 0) this.#wants.delete(servicePort);
+    else this.#wants.set(servicePort, addresses);
+    for (const address of addresses) {
+      const users = this.#users.get(address);
+      if (users === undefined) this.#users.set(address, new Set([servicePort]));
+      else users.add(servicePort);
+      this.#surplus.delete(address);
+      if (!this.#ours.has(address)) this.#missing.add(address);
+    }
+    const after = new Set(addresses);
+    for (const address of before) {
+      const users = this.#users.get(address);
+      if (after.has(address) || users?.delete(servicePort) !== true || users.size > 0) continue;
+      this.#users.delete(address);
+      this.#refused.delete(address);
+      if (this.#ours.has(address)) this.#surplus.set(address, undefined);
+    }
   }
 
   /** At most one per code, with the number of service ports and their addresses that could not be added. */
   get problems(): PortalProblem[] {
-    const groups = new Map<string, { address: string; cause: KpngError; count: number }>();
-    for (const [address, cause] of this.#addresses.refused) {
-      const group = groups.get(cause.code) ?? { address, cause, count: 0 };
-      group.count += this.#addresses.users(address).size;
-      groups.set(cause.code, group);
-    }
-    return [...groups.values()].map(({ address, cause: { code, message }, count }) => {
-      const servicePort = this.#addresses.owner(address);
+    const groups = Map.groupBy(this.#refused, ([, { code }]) => code);
+    return Array.from(groups, ([code, refused]) => {
+      const [[address, { message }] = ['', { message: '' }]] = refused;
+      const servicePort = this.#owner(address);
       const text = `${servicePort} cannot have ${address}; retried later: ${message}`;
+      const count = refused.reduce((sum, [each]) => sum + (this.#users.get(each)?.size ?? 0), 0);
       return { servicePort, code, message: text, count };
     });
   }
 
   hostAddresses(): readonly HostAddress[] {
-    if (this.#listed) return [...this.#addresses.others];
-    return this.#interfaces().filter(({ address }) => !this.#addresses.isWanted(address));
+    if (this.#others !== undefined) return [...this.#others.values()];
+    return this.#interfaces().filter(({ address }) => !this.#users.has(address));
   }
 
   /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */
-  prepare(): Promise<void> {
-    return this.#queue.run(async () => {
-      this.#failure = undefined;
-      try {
-        await this.#timed(() => this.#addListed());
-      } catch (error) {
-        this.#failure = error;
-      }
+  async prepare(): Promise<void> {
+    this.#failure = undefined;
+    await this.#change(() => this.#addListed(), false).catch((error: unknown) => {
+      this.#failure = error;
     });
   }
 
   /** Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* if that, or `prepare`, failed. */
-  commit(): Promise<void> {
-    return this.#queue.run(async () => {
-      if (this.#failure !== undefined) throw this.#failure;
-      await this.#publishing(() => this.#remove(false));
-      this.#audit.start();
-    });
+  async commit(): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure;
+    await this.#change(() => this.#remove(false));
+    this.#audit.start();
   }
 
   leave(): void {
@@ -135,51 +146,43 @@ export class AddressKeeper {
 
   /** Checks that some of the addresses exist, different ones each time. Resolves with the repair. */
   async #check(): Promise<(() => Promise<void>) | undefined> {
-    const all = [...this.#addresses.ours];
-    if (this.#probed >= all.length) this.#probed = 0;
-    const some = all.slice(this.#probed, this.#probed + PROBES_PER_CHECK);
+    if (this.#probed >= this.#ours.size) this.#probed = 0;
+    const some = [...this.#ours].slice(this.#probed, this.#probed + PROBES_PER_CHECK);
     this.#probed += some.length;
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
-    if (found.includes(false)) return () => this.#queue.run(() => this.#restore(true));
-    await this.#housekeeping();
-    return undefined;
-  }
-
-  async #housekeeping(): Promise<void> {
+    if (found.includes(false)) return () => this.#change(() => this.#restore(true));
     const now = this.#clock.now();
-    const readmit = this.#readmitAt !== undefined && now >= this.#readmitAt;
-    const list = readmit || !this.#listed || now >= this.#listAt;
-    const linger = this.#addresses.toRemove.size > 0 && now >= this.#lingerCheckAt;
-    if (!list && !linger) return;
-    await this.#queue.run(async () => {
-      if (readmit) {
-        this.#readmitAt = undefined;
-        this.#addresses.readmit();
+    const retry = this.#retryAt !== undefined && now >= this.#retryAt;
+    const list = retry || this.#others === undefined || now >= this.#listAt;
+    const linger = now >= this.#lingerCheckAt && this.#surplus.size > 0;
+    if (!list && !linger) return undefined;
+    await this.#change(async () => {
+      if (retry) {
+        this.#retryAt = undefined;
+        this.#refused.clear();
       }
       if (list) await this.#restore(false);
       if (!linger) return;
       this.#lingerCheckAt = this.#clock.now() + LINGER_CHECK_MS;
-      await this.#publishing(() => this.#remove(true));
+      await this.#remove(true);
     });
+    return undefined;
   }
 
   /** Lists the host's addresses and adds missing ones. `sure`: some are missing. */
-  #restore(sure: boolean): Promise<void> {
-    return this.#publishing(async () => {
-      const lost = await this.#list();
-      await this.#add();
-      if (lost > 0 || sure) this.#reason = 'repair';
-    });
+  async #restore(sure: boolean): Promise<void> {
+    const lost = await this.#list();
+    await this.#add();
+    if (lost > 0 || sure) this.#reason = 'repair';
   }
 
   /** Adds missing addresses; retries if another program removed the interface meanwhile. */
   async #addListed(): Promise<void> {
-    if (this.#listed) {
+    if (this.#others !== undefined) {
       try {
         return await this.#add();
-      } catch (error) {
+      } catch {
         // A change on the host may have caused the failure.
-        if (!(error instanceof KpngError)) throw error;
       }
     }
     await this.#list();
@@ -189,9 +192,15 @@ export class AddressKeeper {
   /** Lists the host's addresses. Resolves with the number removed by other programs. */
   async #list(): Promise<number> {
     const begin = this.#clock.now();
-    this.#listed = false;
-    const lost = this.#addresses.listed(await this.#link.open());
-    this.#listed = true;
+    this.#others = undefined;
+    const { ours, others } = await this.#link.open();
+    const before = this.#ours;
+    this.#ours = new Set(ours);
+    this.#others = new Map(others.map((each) => [each.address, each]));
+    const surplus = [...ours].filter((address) => !this.#users.has(address));
+    this.#surplus = new Map(surplus.map((address) => [address, this.#surplus.get(address)]));
+    this.#missing = new Set([...this.#users.keys()].filter((address) => this.#isMissing(address)));
+    const lost = [...before].filter((address) => this.#missing.has(address)).length;
     const now = this.#clock.now();
     this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
     if (lost > 0) {
@@ -202,97 +211,110 @@ export class AddressKeeper {
   }
 
   async #add(): Promise<void> {
-    const wanted = [...this.#addresses.toAdd];
-    const { existing, refused } = await this.#change(wanted, []);
-    const there = new Set(existing);
+    const wanted = [...this.#missing].filter((address) => this.#isMissing(address));
+    const { existing = [], refused } = await this.#changeLink('add', wanted);
+    for (const [address, error] of refused) {
+      if (this.#users.has(address)) this.#refused.set(address, error);
+      this.#publishRefusal(address, error);
+    }
+    const others = new Set([...existing, ...refused.keys()]);
     for (const address of wanted) {
-      const error = refused.get(address);
-      if (error !== undefined) {
-        this.#addresses.refuse(address, error);
-        this.#publishRefusal(address, error);
-      } else if (!there.has(address)) this.#addresses.added(address);
+      this.#missing.delete(address);
+      if (others.has(address)) continue;
+      this.#ours.add(address);
+      // No service port needs it any more.
+      if (!this.#users.has(address)) this.#surplus.set(address, undefined);
     }
     // Only a listing shows the owner, which may be an ended process of ours.
-    if (there.size > 0) await this.#list();
-    if (this.#addresses.refused.size === 0) {
-      this.#readmitAt = undefined;
-      this.#readmitBackoff.reset();
+    if (existing.length > 0) await this.#list();
+    if (this.#refused.size === 0) {
+      this.#retryAt = undefined;
+      this.#retryBackoff.reset();
     } else {
-      this.#readmitAt ??= this.#clock.now() + this.#readmitBackoff.next();
+      this.#retryAt ??= this.#clock.now() + this.#retryBackoff.next();
     }
-    this.#written.added += wanted.length - refused.size - there.size;
+    this.#written.added += wanted.length - others.size;
   }
 
   /** Removes unwanted, unused addresses; those found in use are checked again only with `all`. */
   async #remove(all: boolean): Promise<void> {
-    const { toRemove } = this.#addresses;
-    for (const address of this.#lingering.keys()) {
-      if (!toRemove.has(address)) this.#lingering.delete(address);
+    const surplus = all
+      ? [...this.#surplus]
+      : [...this.#surplus].filter(([, since]) => since === undefined);
+    if (surplus.length === 0) return;
+    const used = await this.#link.inUse(surplus.map(([address]) => address));
+    const now = this.#clock.now();
+    const due: string[] = [];
+    for (const [address, since = now] of surplus) {
+      if (!used.has(address) || now - since >= MAX_LINGER_MS) due.push(address);
+      else if (this.#surplus.has(address)) this.#surplus.set(address, since);
     }
-    const due = [...toRemove].filter((address) => all || !this.#lingering.has(address));
-    if (due.length === 0) return;
-    const used = await this.#link.inUse(due);
-    const free = due.filter(
-      (address) => !used.has(address) || this.#clock.now() - this.#linger(address) >= MAX_LINGER_MS,
-    );
-    const { refused } = await this.#change([], free);
-    for (const address of free) {
+    const { refused } = await this.#changeLink('delete', due);
+    for (const address of due) {
       const error = refused.get(address);
-      if (error === undefined) this.#addresses.removed(address);
-      else {
-        this.#linger(address);
+      if (error === undefined) {
+        this.#ours.delete(address);
+        this.#surplus.delete(address);
+        if (this.#users.has(address)) this.#missing.add(address);
+      } else {
+        if (this.#surplus.has(address)) this.#surplus.set(address, now);
         this.#publishRefusal(address, error);
       }
     }
-    this.#written.removed += free.length - refused.size;
+    this.#written.removed += due.length - refused.size;
   }
 
-  async #change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
-    if (add.length + remove.length === 0) return { existing: [], refused: new Map() };
+  async #changeLink(verb: Verb, addresses: readonly string[]): Promise<ChangeOutcome> {
+    if (addresses.length === 0) return { refused: new Map() };
     try {
-      return await this.#link.change(add, remove);
+      return await this.#link.change(verb, addresses);
     } catch (error) {
       // It may have been partly applied.
-      this.#listed = false;
+      this.#others = undefined;
       throw error;
     }
   }
 
-  /** Records that an address must stay for a while; returns since when. */
-  #linger(address: string): number {
-    const since = this.#lingering.get(address) ?? this.#clock.now();
-    this.#lingering.set(address, since);
-    return since;
+  /** Whether an address has to be added. */
+  #isMissing(address: string): boolean {
+    if (!this.#users.has(address) || this.#ours.has(address)) return false;
+    return this.#others?.has(address) !== true && !this.#refused.has(address);
   }
 
-  /** Runs a change and reports it. Rejects with the failure, which is reported as well. */
-  async #publishing(action: () => Promise<void>): Promise<void> {
-    await this.#timed(action);
-    const written = this.#written;
-    const reason = this.#reason;
-    this.#written = { added: 0, removed: 0, durationMs: 0 };
-    this.#reason = 'change';
-    if (reason === 'change' && written.added + written.removed === 0) return;
-    portalWritten.publish({ portal: 'address', reason, ...written });
+  /** The first service port of an address, or the address itself. */
+  #owner(address: string): string {
+    return [...(this.#users.get(address) ?? [])].sort()[0] ?? address;
   }
 
-  async #timed(action: () => Promise<void>): Promise<void> {
-    const begin = this.#clock.now();
-    try {
-      await action();
+  /**
+   * Runs a change after those before it, and reports it, or with the next one if it is not the `last`. Rejects with the
+   * failure, which is reported as well.
+   */
+  #change(action: () => Promise<void>, last = true): Promise<void> {
+    return this.#queue.run(async () => {
+      const begin = this.#clock.now();
+      try {
+        await action();
+      } catch (error) {
+        if (!(error instanceof KpngError)) throw error;
+        portalFailed.publish({ portal: 'address', error });
+        // The next success is reported, even without changes.
+        if (this.#reason === 'change') this.#reason = 'repair';
+        throw error;
+      }
       this.#written.durationMs += this.#clock.now() - begin;
-    } catch (error) {
-      if (!(error instanceof KpngError)) throw error;
-      portalFailed.publish({ portal: 'address', error });
-      // The next success is reported, even without changes.
-      if (this.#reason === 'change') this.#reason = 'repair';
-      throw error;
-    }
+      if (!last) return;
+      const [reason, written] = [this.#reason, this.#written];
+      this.#reason = 'change';
+      this.#written = { added: 0, removed: 0, durationMs: 0 };
+      if (reason === 'change' && written.added + written.removed === 0) return;
+      portalWritten.publish({ portal: 'address', reason, ...written });
+    });
   }
 
   /** A problem of one service port: the others are served. */
   #publishRefusal(address: string, cause: KpngError): void {
-    const servicePort = this.#addresses.owner(address);
+    const servicePort = this.#owner(address);
     const error = new KpngError(cause.code, cause.message, { cause, servicePort });
     portalFailed.publish({ portal: 'address', error });
   }

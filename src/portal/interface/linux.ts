@@ -1,11 +1,12 @@
 import { KpngError } from '../../errors.ts';
+import { hostNetwork } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 import { ADDRESS_WRITE_MS, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import {
   diagnose,
   type Exec,
   ExecError,
-  NET_ADMIN,
+  NOT_PERMITTED,
   quoted,
   systemExec,
   type Tool,
@@ -18,6 +19,7 @@ import {
   hostHas,
   type HostListing,
   type InterfaceAddresses,
+  type Verb,
 } from './addresses.ts';
 
 /**
@@ -34,12 +36,7 @@ interface Link {
   readonly name: string;
   readonly isUp: boolean;
   readonly isOurs: boolean;
-  readonly addresses: readonly LinkAddress[];
-}
-
-interface LinkAddress extends HostAddress {
-  readonly isOurs: boolean;
-  readonly isLinkLocal: boolean;
+  readonly addresses: readonly (HostAddress & Record<'isOurs' | 'isLinkLocal', boolean>)[];
 }
 
 /** The fields used from the JSON of `ip -j -d address show`. */
@@ -61,13 +58,12 @@ export function readLinks(json: string): Link[] {
   return raw.flatMap(({ ifname, flags = [], ifalias, addr_info: list = [] }) => {
     if (ifname === undefined) return [];
     const loopback = flags.includes('LOOPBACK');
-    const addresses = list.flatMap(({ local, prefixlen, metric, scope }): LinkAddress[] => {
+    const addresses = list.flatMap(({ local, prefixlen, metric, scope }) => {
       if (local === undefined) return [];
-      const isHost = prefixlen === (local.includes(':') ? 128 : 32);
+      const isHost = hostNetwork(local) === `${local}/${prefixlen}`;
       const isOurs = isHost && metric === MARK_METRIC;
-      return [
-        { address: canonicalAddress(local), loopback, isOurs, isLinkLocal: scope === 'link' },
-      ];
+      const address = canonicalAddress(local);
+      return [{ address, loopback, isOurs, isLinkLocal: scope === 'link' }];
     });
     const isOurs = ifalias === MARK_ALIAS;
     return [{ name: ifname, isUp: flags.includes('UP'), isOurs, addresses }];
@@ -85,11 +81,8 @@ const IP: Tool = {
   program: 'ip',
   remedy: 'install the package iproute2, or leave --portal-interface out',
   diagnoses: [
-    {
-      pattern: /Operation not permitted/,
-      code: 'KPNG_PORTAL_PERMISSION',
-      advice: NET_ADMIN,
-    },
+    // To ip, `Permission denied` means something else.
+    { ...NOT_PERMITTED, pattern: /Operation not permitted/ },
     {
       pattern: /Permission denied|IPv6 is disabled/,
       code: 'KPNG_PORTAL_UNSUPPORTED',
@@ -135,54 +128,36 @@ async function listLinks(exec: Exec): Promise<Link[]> {
   }
 }
 
-/** Runs a batch. Returns the messages of failed lines by number, from 1. Rejects if ip stops early. */
+/** Runs a batch. Returns the lines that failed, with their messages. Rejects if ip stops early. */
 async function runBatch(
   exec: Exec,
   lines: readonly string[],
   doing: string,
-): Promise<ReadonlyMap<number, string>> {
-  if (lines.length === 0) return new Map();
+): Promise<ReadonlyMap<string, string>> {
+  const failed = new Map<string, string>();
+  if (lines.length === 0) return failed;
+  const args = ['-force', '-batch', '-'];
+  const stdin = `${lines.join('\n')}\n`;
+  const timeoutMs = WRITE_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS;
   try {
-    await exec({
-      file: 'ip',
-      args: ['-force', '-batch', '-'],
-      stdin: `${lines.join('\n')}\n`,
-      timeoutMs: WRITE_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS,
-      maxOutput: MAX_OUTPUT,
-    });
-    return new Map();
+    await exec({ file: 'ip', args, stdin, timeoutMs, maxOutput: MAX_OUTPUT });
+    return failed;
   } catch (cause) {
     if (!(cause instanceof ExecError) || cause.failure !== 'exit') {
       throw toolFailure(cause, doing, IP);
     }
-    const { failed, rest } = readBatchErrors(cause.stderr);
-    if (rest === '' && failed.size > 0) return failed;
-    throw lineFailure(rest || cause.message, doing, cause);
+    let message: string[] = [];
+    for (const text of cause.stderr.split('\n')) {
+      const line = text.trim().replace(/^(?:Error: |RTNETLINK answers: )/, '');
+      const [, number] = /^Command failed .*:(\d+)$/.exec(line) ?? [];
+      if (number !== undefined) {
+        failed.set(lines[Number(number) - 1] ?? '', message.join('; '));
+        message = [];
+      } else if (line !== '') message.push(line);
+    }
+    if (message.length === 0 && failed.size > 0) return failed;
+    throw lineFailure(message.join('; ') || cause.message, doing, cause);
   }
-}
-
-/** Parses the output of `ip -force -batch -`: the messages of failed lines, and `rest` after the last of them. */
-function readBatchErrors(stderr: string): { failed: Map<number, string>; rest: string } {
-  const failed = new Map<number, string>();
-  let message: string[] = [];
-  for (const text of stderr.split('\n')) {
-    const line = text.trim().replace(/^(?:Error: |RTNETLINK answers: )/, '');
-    const [, number] = /^Command failed .*:(\d+)$/.exec(line) ?? [];
-    if (number !== undefined) {
-      failed.set(Number(number), message.join('; '));
-      message = [];
-    } else if (line !== '') message.push(line);
-  }
-  return { failed, rest: message.join('; ') };
-}
-
-/** `10.0.0.1/32` or `fd00::1/128`. */
-function asHostNetwork(address: string): string {
-  return `${address}/${address.includes(':') ? 128 : 32}`;
-}
-
-function removalOf(address: string, name: string): string {
-  return `address delete ${asHostNetwork(address)} dev ${name}`;
 }
 
 function checkInterfaceName(name: string): void {
@@ -214,7 +189,7 @@ async function disposeOf({ name, isOurs, addresses }: Link, exec: Exec): Promise
   const lines =
     isOurs && !isForeign
       ? [`link delete dev ${name}`]
-      : ours.map(({ address }) => removalOf(address, name));
+      : ours.map(({ address }) => removal(address, name));
   const doing = `removing addresses from the interface ${name}`;
   for (const line of (await runBatch(exec, lines, doing)).values()) {
     if (!IS_ABSENT.test(line)) throw lineFailure(line, doing);
@@ -249,43 +224,38 @@ export class LinuxInterface implements InterfaceAddresses {
 
   async open(): Promise<HostListing> {
     let links = await listLinks(this.#exec);
-    if (!links.some(({ name }) => name === this.name)) {
-      if (this.#isForeign) {
-        throw new KpngError(
-          'KPNG_PORTAL_FAILED',
-          `the interface ${this.name} is gone; another program created it and has to restore it`,
-        );
-      }
+    const find = (): Link | undefined => links.find(({ name }) => name === this.name);
+    let link = find();
+    if (link === undefined && this.#isForeign) {
+      this.#fail('is gone; another program created it and has to restore it');
+    }
+    if (link === undefined || (link.isOurs && !link.isUp)) {
       await this.#create();
       links = await listLinks(this.#exec);
+      link = find();
     }
-    const link = links.find(({ name }) => name === this.name);
     this.#isForeign = link?.isOurs === false;
-    if (link?.isUp === false) await this.#bringUp(link);
+    if (link?.isUp === false) {
+      const advice = `bring it up: ip link set dev ${this.name} up`;
+      this.#fail(`is down, so its addresses cannot be used; ${advice}`);
+    }
     return listingOf(links, this.name);
   }
 
-  async change(add: readonly string[], unwanted: readonly string[]): Promise<ChangeOutcome> {
-    const remove = await this.#ownedOf(unwanted);
-    const lines = [
-      ...remove.map((address) => removalOf(address, this.name)),
-      ...add.map((address) => addition(address, this.name)),
-    ];
-    const doing = `changing addresses of the interface ${this.name}`;
-    const errors = await runBatch(this.#exec, lines, doing);
+  async change(verb: Verb, given: readonly string[]): Promise<ChangeOutcome> {
+    const addresses = verb === 'add' ? given : await this.#ownedOf(given);
+    const lineOf = verb === 'add' ? addition : removal;
+    const lines = new Map(addresses.map((each) => [lineOf(each, this.name), each]));
+    const doing = `${verb === 'add' ? 'adding' : 'removing'} addresses on the interface ${this.name}`;
     const existing: string[] = [];
     const refused = new Map<string, KpngError>();
-    for (const [number, line] of errors) {
-      if (CONCERNS_ALL.test(line)) throw lineFailure(line, doing);
-      const index = number - 1;
-      const isRemoval = index < remove.length;
-      const address = isRemoval ? remove[index] : add[index - remove.length];
-      if (address === undefined || (isRemoval && IS_ABSENT.test(line))) continue;
-      if (!isRemoval && EXISTS.test(line)) existing.push(address);
-      else {
-        const verb = isRemoval ? 'removing' : 'adding';
-        const what = `${verb} ${asHostNetwork(address)} on the interface ${this.name}`;
-        refused.set(address, lineFailure(line, what));
+    for (const [line, message] of await runBatch(this.#exec, [...lines.keys()], doing)) {
+      const address = lines.get(line);
+      if (address === undefined || CONCERNS_ALL.test(message)) throw lineFailure(message, doing);
+      if (verb === 'add' && EXISTS.test(message)) existing.push(address);
+      else if (verb === 'add' || !IS_ABSENT.test(message)) {
+        const what = doing.replace('addresses', hostNetwork(address));
+        refused.set(address, lineFailure(message, what));
       }
     }
     return { existing, refused };
@@ -312,8 +282,7 @@ export class LinuxInterface implements InterfaceAddresses {
   }
 
   async dispose(): Promise<void> {
-    const link = (await listLinks(this.#exec)).find(({ name }) => name === this.name);
-    if (link !== undefined) await disposeOf(link, this.#exec);
+    await removeInterfaceAddresses(this.#exec, this.name);
   }
 
   /**
@@ -326,35 +295,29 @@ export class LinuxInterface implements InterfaceAddresses {
     return addresses.filter((address) => ours.has(address));
   }
 
+  #fail(why: string): never {
+    throw new KpngError('KPNG_PORTAL_FAILED', `the interface ${this.name} ${why}`);
+  }
+
+  /** Creates the interface, or brings it up again. */
   async #create(): Promise<void> {
     const doing = `making the interface ${this.name}`;
     for (const kind of KINDS) {
       const errors = await runBatch(this.#exec, creation(this.name, kind), doing);
+      // A host without IPv6 has no such mode.
       const failed = [...errors].find(
-        ([number, line]) => number !== OPTIONAL_STEP && !EXISTS.test(line),
+        ([line, message]) => !line.endsWith(' addrgenmode none') && !EXISTS.test(message),
       );
       if (failed === undefined) return;
-      const [number, line] = failed;
-      if (number !== 1 || !UNKNOWN_KIND.test(line)) throw lineFailure(line, doing);
+      const [line, message] = failed;
+      if (!line.startsWith('link add ') || !UNKNOWN_KIND.test(message))
+        throw lineFailure(message, doing);
     }
     throw new KpngError(
       'KPNG_PORTAL_UNSUPPORTED',
       `${doing}: the kernel has neither dummy interfaces (modprobe dummy) nor bridges; ` +
         'give --portal-interface the name of an existing one, such as lo',
     );
-  }
-
-  async #bringUp({ isOurs }: Link): Promise<void> {
-    if (!isOurs) {
-      throw new KpngError(
-        'KPNG_PORTAL_FAILED',
-        `the interface ${this.name} is down, so its addresses cannot be used; ` +
-          `bring it up: ip link set dev ${this.name} up`,
-      );
-    }
-    const doing = `bringing the interface ${this.name} up`;
-    const errors = await runBatch(this.#exec, [`link set dev ${this.name} up`], doing);
-    for (const line of errors.values()) throw lineFailure(line, doing);
   }
 }
 
@@ -372,12 +335,13 @@ function creation(name: string, kind: (typeof KINDS)[number]): string[] {
   ];
 }
 
-/** The step of `creation` that fails on a host without IPv6. */
-const OPTIONAL_STEP = 2;
-
 function addition(address: string, name: string): string {
   const kind = address.includes(':') ? 'nodad noprefixroute preferred_lft 0' : 'scope host';
-  return `address add ${asHostNetwork(address)} dev ${name} ${kind} metric ${MARK_METRIC}`;
+  return `address add ${hostNetwork(address)} dev ${name} ${kind} metric ${MARK_METRIC}`;
+}
+
+function removal(address: string, name: string): string {
+  return `address delete ${hostNetwork(address)} dev ${name}`;
 }
 
 /** Addresses of interfaces that are down cannot be used, so they do not count. */

@@ -1,90 +1,75 @@
 import { randomBytes } from 'node:crypto';
 import { KpngError } from '../../errors.ts';
-import type { Family } from '../../util/family.ts';
-import { MAX_COMPARISONS } from '../bounds.ts';
+import { FAMILIES, type Family } from '../../util/family.ts';
+import { IPTABLES_AUDIT, MAX_COMPARISONS } from '../bounds.ts';
 import { type Exec, isAccepted, problemOf, type ToolError } from '../exec.ts';
 import {
   type Backend,
+  type Comparison,
   type ElementChange,
   Elements,
-  FAMILIES,
+  type RuleCanary,
   type RuleConfig,
 } from '../rules/backend.ts';
-import { clearFlows, type FlowAddress } from '../rules/udp-flows.ts';
-import { checkPrefix, DEFAULT_PREFIX, readSlotName, type RuleContext, TABLES } from './chains.ts';
+import { clearFlows, flowKey } from '../rules/udp-flows.ts';
+import { DEFAULT_PREFIX, readSlotName, type RuleContext } from './chains.ts';
 import { findTools, type Flavor, Kernel, type Tools } from './tools.ts';
-import type { Redirect } from '../redirect-plan.ts';
-import { rulesOf } from './translate.ts';
+import { iptablesCanary, rulesOf } from './translate.ts';
 import {
-  areOurs,
-  damagedParts,
+  damageIn,
   type Found,
-  isNothing,
   ownersOf,
-  readListing,
   renderDelta,
   renderFull,
-  renderListing,
   renderRemoval,
   renderTrial,
 } from './script.ts';
 
+/**
+ * The chains of kube-proxy's userspace mode, in IPv4 and IPv6.
+ *
+ * The cost per packet grows with the number of portals. A change is a few lines for one `iptables-restore` per
+ * affected family.
+ */
 export class IptablesBackend implements Backend {
+  readonly kind = 'iptables';
   readonly what: string;
+  readonly apart = 'give each a --portal-chain-prefix of its own';
+  readonly comparisons: readonly Comparison[] = [
+    { policy: IPTABLES_AUDIT, difference: this.difference.bind(this) },
+  ];
+  readonly elements = rulesOf;
   readonly #exec: Exec;
   readonly #findTools: () => Promise<Tools>;
   readonly #prefix: string;
-  #tools: Tools | undefined;
-  /** Of the last write, if its outcome is known; undefined during a write. */
-  #written: RuleConfig | undefined;
-  /** Whether only jumps are known to be missing, so that the next `replace` does not list chains, which is slow. */
-  #lacksJumps = false;
+  #kernel: Kernel | undefined;
 
-  /** `tools` is called again as long as it rejects. Throws KPNG_USAGE for an invalid prefix. */
-  constructor(exec: Exec, tools: () => Promise<Tools>, prefix: string) {
-    checkPrefix(prefix);
+  /** `tools` is called again as long as it rejects. `prefix`: see `checkPrefix`. */
+  constructor(exec: Exec, tools: () => Promise<Tools>, prefix = DEFAULT_PREFIX) {
     this.what = `the iptables chains ${prefix}-*`;
     this.#exec = exec;
     this.#findTools = tools;
     this.#prefix = prefix;
   }
 
-  /** Lists the tables to find owners and jumps. After damage it only compares counts, and rewrites what differs. */
+  canary(config: RuleConfig): RuleCanary {
+    return iptablesCanary(config, this.#prefix);
+  }
+
   async replace(
     config: RuleConfig,
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    const damaged = onlyOwn && this.#written === config;
-    const hasChains = !this.#lacksJumps;
-    this.#begin();
-    const kernel = await this.#kernel();
-    const found = await this.#inFamilies(config, async (context) => {
-      // If chains are missing, the full listing finds the damage.
-      const seen = damaged
-        ? await inspect(kernel, context, elements, hasChains).catch(() => undefined)
-        : undefined;
-      return seen ?? (await kernel.find(context.family, this.#prefix, true));
+    const all = await this.#inFamilies(config, async (context, kernel) => {
+      return { context, found: await kernel.find(context.family, this.#prefix) };
     });
-    const other = [...found.values()]
-      .map((each) => this.#otherOwner(each, config))
-      .find((owner) => owner !== undefined);
+    const [other] = all.flatMap(({ found }) => this.#otherOwner(found, config) ?? []);
     if (onlyOwn && other !== undefined) return other;
-    const render = (onlyDamaged: boolean) =>
-      new Map(
-        [...found].map(([family, each]) => {
-          const context = this.#context(config, family);
-          return [family, renderFull(context, elements, each, onlyDamaged)];
-        }),
-      );
-    let scripts = render(damaged);
-    // If no rule is missing, the contents differ.
-    if (![...scripts.values()].some(Boolean)) scripts = render(false);
-    await this.#inFamilies(config, async ({ family }) => {
-      const script = scripts.get(family) ?? '';
-      if (script !== '') await kernel.restore(family, script, `writing ${this.what}`);
-    });
-    this.#written = config;
+    const scripts = new Map(
+      all.map(({ context, found }) => [context.family, renderFull(context, elements, found)]),
+    );
+    await this.#restore(config, 'writing', ({ family }) => scripts.get(family));
     return undefined;
   }
 
@@ -93,64 +78,42 @@ export class IptablesBackend implements Backend {
     changes: readonly ElementChange[],
     elements: Elements,
   ): Promise<string | undefined> {
-    const before = this.#written;
-    this.#begin();
-    if (comparisons(changes, elements) > MAX_COMPARISONS * elements.size()) {
-      return this.replace(config, elements, true);
-    }
+    // iptables compares a rule to remove with those of its whole chain.
+    const compared = changes.reduce(
+      (sum, { set, before }) => sum + (before === undefined ? 0 : elements.size(set)),
+      0,
+    );
+    if (compared > MAX_COMPARISONS * elements.size()) return this.replace(config, elements, true);
     const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
-    const kernel = await this.#kernel();
-    await this.#inFamilies(config, async (context) => {
-      const list = byFamily.get(context.family);
-      if (list === undefined) return;
-      await kernel.restore(context.family, renderDelta(context, list), `changing ${this.what}`);
-    });
-    this.#written = before;
+    await this.#restore(config, 'changing', (context) =>
+      renderDelta(context, byFamily.get(context.family) ?? []),
+    );
     return undefined;
   }
 
-  async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
-    const kernel = await this.#kernel();
+  accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
     return isAccepted(
-      this.#inFamilies(config, (context) =>
-        kernel.restore(context.family, renderTrial(context, elements), `checking ${this.what}`),
-      ),
+      this.#restore(config, 'checking', (context) => renderTrial(context, elements)),
     );
   }
 
   async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
-    const kernel = await this.#kernel();
-    const differences = await this.#inFamilies(config, async (context) => {
-      const name = `IPv${context.family}`;
-      const found = await inspect(kernel, context, elements).catch(() => undefined);
-      if (found === undefined) return [`${name} chains are missing`];
-      return TABLES.flatMap((table) => {
-        const { chains, jumps } = damagedParts(context, elements, found, table);
-        return [...chains, ...(jumps ? [`jumps in ${table}`] : [])].map(
-          (part) => `${name} ${part} has other rules than were written`,
-        );
-      });
+    const damage = await this.#inFamilies(config, async (context, kernel) => {
+      const found = await kernel.find(context.family, this.#prefix);
+      return damageIn(context, elements, found).map(
+        (what) => `IPv${context.family} ${what} than were written`,
+      );
     });
-    return [...differences.values()].flat()[0];
+    return damage.flat()[0];
   }
 
   async remove(config: RuleConfig): Promise<void> {
-    const kernel = await this.#kernel();
-    await this.#inFamilies(config, async ({ family }) => {
-      const found = await kernel.find(family, this.#prefix, false);
-      if (isNothing(found) || this.#otherOwner(found, config) !== undefined) return;
-      await kernel.restore(family, renderRemoval(found), `removing ${this.what}`);
+    await this.#inFamilies(config, async ({ family }, kernel) => {
+      const found = await kernel.find(family, this.#prefix);
+      const script = renderRemoval(found);
+      if (script === '' || this.#otherOwner(found, config) !== undefined) return;
+      await kernel.restore(family, script, `removing ${this.what}`);
     });
-  }
-
-  async jumpDifference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
-    const kernel = await this.#kernel();
-    const missing = await this.#inFamilies(config, async (context) => {
-      const found = await inspect(kernel, context, elements, false);
-      return TABLES.some((table) => damagedParts(context, elements, found, table).jumps);
-    });
-    this.#lacksJumps = [...missing.values()].includes(true);
-    return this.#lacksJumps ? 'jumps are missing' : undefined;
   }
 
   /** Another process of ours that has written the chains, unless this one has as well. */
@@ -159,64 +122,35 @@ export class IptablesBackend implements Backend {
     return owners.includes(owner) ? undefined : owners[0];
   }
 
-  #begin(): void {
-    this.#written = undefined;
-    this.#lacksJumps = false;
-  }
-
-  async #kernel(): Promise<Kernel> {
-    this.#tools ??= await this.#findTools();
-    return new Kernel(this.#exec, this.#tools);
-  }
-
-  #context(config: RuleConfig, family: Family): RuleContext {
-    return { prefix: this.#prefix, family, config };
+  /** Runs a script in each family that has one. */
+  async #restore(
+    config: RuleConfig,
+    doing: string,
+    script: (context: RuleContext) => string | undefined,
+  ): Promise<void> {
+    await this.#inFamilies(config, async (context, kernel) => {
+      const text = script(context) ?? '';
+      if (text !== '') await kernel.restore(context.family, text, `${doing} ${this.what}`);
+    });
   }
 
   /** Runs for both families at once and awaits both. Rejects with the first failure. */
   async #inFamilies<T>(
     config: RuleConfig,
-    action: (context: RuleContext) => Promise<T>,
-  ): Promise<Map<Family, T>> {
+    action: (context: RuleContext, kernel: Kernel) => Promise<T>,
+  ): Promise<T[]> {
+    this.#kernel ??= new Kernel(this.#exec, await this.#findTools());
+    const kernel = this.#kernel;
     const outcomes = await Promise.allSettled(
-      config.families.map(async (family) => {
-        return [family, await action(this.#context(config, family))] as const;
-      }),
+      config.families.map(async (family) =>
+        action({ prefix: this.#prefix, family, config }, kernel),
+      ),
     );
-    return new Map(
-      outcomes.map((outcome) => {
-        if (outcome.status === 'rejected') throw outcome.reason;
-        return outcome.value;
-      }),
-    );
+    return outcomes.map((outcome) => {
+      if (outcome.status === 'rejected') throw outcome.reason;
+      return outcome.value;
+    });
   }
-}
-
-/** A quick check of the last write, with `hasChains` also of our chains. Rejects if one of these is missing. */
-async function inspect(
-  kernel: Kernel,
-  context: RuleContext,
-  elements: Elements,
-  hasChains = true,
-): Promise<Found> {
-  const scripts = TABLES.map((table) =>
-    renderListing(context, table, hasChains ? elements : undefined),
-  );
-  // Jumps are looked for often: by one process.
-  const printed = await Promise.all(
-    (hasChains ? scripts : [scripts.join('')]).map((script) =>
-      kernel.restore(context.family, script, 'looking at chains'),
-    ),
-  );
-  return readListing(context, elements, printed.join(''), hasChains);
-}
-
-/** Number of rules that iptables compares to find those to remove. */
-function comparisons(changes: readonly ElementChange[], elements: Elements): number {
-  return changes.reduce(
-    (sum, { set, before }) => sum + (before === undefined ? 0 : elements.size(set)),
-    0,
-  );
 }
 
 /** The families that iptables can write rules for, and why not the others. */
@@ -242,40 +176,29 @@ export async function tryIptables(
   return { families: families.filter((family) => !problems.has(family)), problems };
 }
 
+/** Rules with each match and target: the jumps to our chains have the others. */
 function trial(family: Family): string {
+  const target = family === 6 ? '2001:db8::1' : '192.0.2.1';
+  const portal = { kind: 'nodePort', traffic: 'external', address: undefined, port: 1 } as const;
+  const redirects = (['TCP', 'UDP'] as const).map((protocol) => ({
+    family,
+    portal: { ...portal, protocol, sourceRanges: [] },
+    proxyPort: protocol === 'TCP' ? 1 : undefined,
+  }));
   const elements = new Elements();
-  elements.set('check', rulesOf('check', examples(family), [{ family, protocol: 'TCP', port: 1 }]));
+  elements.set('check', rulesOf('check', redirects, [{ family, protocol: 'TCP', port: 1 }]));
   const config = {
     owner: 'check',
     families: [family],
-    targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
-    nodePortNetworks: { 4: ['192.0.2.0/24'], 6: ['2001:db8::/32'] },
+    targets: { 4: target, 6: target },
+    nodePortNetworks: { 4: [target], 6: [target] },
   };
   // An unused prefix: neither existing chains nor another process that checks at the same time affect it.
   const prefix = `check${randomBytes(4).toString('hex')}`;
   return renderTrial({ prefix, family, config }, elements);
 }
 
-/** One of each kind: redirected and rejected, for all clients and for some, service address and node port. */
-function examples(family: Family): Redirect[] {
-  const [own, range] =
-    family === 6 ? ['2001:db8::1', '2001:db8::/32'] : ['192.0.2.1', '192.0.2.0/24'];
-  return [undefined, own].flatMap((address) =>
-    [1, undefined].flatMap((proxyPort) =>
-      (['TCP', 'UDP'] as const).map((protocol): Redirect => {
-        const port = protocol === 'TCP' ? 1 : 2;
-        const common = { protocol, address, port, traffic: 'external' } as const;
-        const portal =
-          address === undefined
-            ? ({ ...common, kind: 'nodePort', sourceRanges: [] } as const)
-            : ({ ...common, kind: 'loadBalancerIP', sourceRanges: [range] } as const);
-        return { family, portal, proxyPort };
-      }),
-    ),
-  );
-}
-
-export interface LeftOverOptions {
+interface LeftOverOptions {
   readonly prefix: string;
   /** Whether to also remove the chains of kube-proxy's userspace mode, whose names begin with KUBE. */
   readonly kubeProxy: boolean;
@@ -286,48 +209,40 @@ export interface LeftOverOptions {
   readonly stays?: (owners: readonly string[]) => Promise<boolean>;
 }
 
-export interface LeftOver {
-  readonly removed: boolean;
-  /** Whether chains of kube-proxy exist that were not to be removed. */
-  readonly kubeProxyStays: boolean;
-  readonly flowsStay: KpngError | undefined;
-}
-
 /**
  * Removes our chains in both flavours and families, and the UDP flows that they redirected. kube-proxy's chains have
  * the same names, but no owner chain; they stay unless requested.
  *
- * Succeeds if there is nothing to remove. Rejects with KPNG_PORTAL_*; KPNG_PORTAL_TOOL_MISSING if no flavour is
- * installed.
+ * Succeeds if there is nothing to remove. `kubeProxyStays`: there are chains of kube-proxy that were not to be removed.
+ * Rejects with KPNG_PORTAL_*; KPNG_PORTAL_TOOL_MISSING if no flavour is installed.
  */
-export async function cleanUpIptables(exec: Exec, options: LeftOverOptions): Promise<LeftOver> {
+export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
   const { prefix, kubeProxy, local, flavors = ['nft', 'legacy'], stays } = options;
-  checkPrefix(prefix);
-  const addresses = new Map<string, FlowAddress>();
+  const flows = new Map<string, string>();
   let removed = false;
   let kubeProxyStays = false;
   for (const kernel of await installed(exec, flavors)) {
     for (const family of FAMILIES) {
       for (const name of new Set([prefix, DEFAULT_PREFIX])) {
         // A family may have no program.
-        const found = await unlessMissing(kernel.find(family, name, false));
-        if (found instanceof Error || isNothing(found)) continue;
-        const ours = areOurs(name, found);
+        const found = await unlessMissing(kernel.find(family, name));
+        const script = found instanceof Error ? '' : renderRemoval(found);
+        if (found instanceof Error || script === '') continue;
+        const owners = ownersOf(name, found);
+        const ours = owners.length > 0;
         // Chains owned by another proxy of ours are not left over from kube-proxy.
         if (ours ? name !== prefix : !kubeProxy) {
           kubeProxyStays ||= !ours;
           continue;
         }
-        if (ours && (await stays?.(ownersOf(name, found))) === true) continue;
-        await kernel.restore(family, renderRemoval(found), `removing the chains ${name}-*`);
+        if (ours && (await stays?.(owners)) === true) continue;
+        await kernel.restore(family, script, `removing the chains ${name}-*`);
         removed = true;
-        for (const place of udpAddresses(name, family, found)) {
-          addresses.set(`${family} ${place.address ?? ''} ${place.port}`, place);
-        }
+        for (const key of udpFlows(family, found)) flows.set(key, '');
       }
     }
   }
-  const flowsStay = await clearFlows(exec, [...addresses.values()], local);
+  const flowsStay = await clearFlows(exec, flows, local);
   return { removed, kubeProxyStays, flowsStay };
 }
 
@@ -348,14 +263,13 @@ function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
   });
 }
 
-const REDIRECT = /^(\S+) (.*-p udp .*--dport (\d+) .*-j (?:DNAT|REDIRECT) .*)$/;
+/** Each of them is in one of these chains, too. */
+const REDIRECT = /^\S+-(?:PORTALS|NODEPORT)-HOST .*-p udp .*--dport (\d+) .*-j (?:DNAT|REDIRECT) /;
 
-function udpAddresses(prefix: string, family: Family, { nat }: Found): FlowAddress[] {
-  return nat.rules.flatMap((line): FlowAddress[] => {
-    const [, chain = '', match = '', port] = REDIRECT.exec(line) ?? [];
-    const [, address] = /(?:^| )-d ([0-9a-f.:]+)\//.exec(match) ?? [];
-    const isPortal = address !== undefined || chain.startsWith(`${prefix}-NODEPORT-`);
-    if (port === undefined || !isPortal) return [];
-    return [{ family, address, port: Number(port), proxyPort: undefined }];
+function udpFlows(family: Family, { nat }: Found): string[] {
+  return nat.rules.flatMap((line) => {
+    const [, port] = REDIRECT.exec(line) ?? [];
+    const [, address] = / -d ([0-9a-f.:]+)\//.exec(line) ?? [];
+    return port === undefined ? [] : [flowKey(family, address, port)];
   });
 }

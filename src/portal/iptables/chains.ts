@@ -16,9 +16,6 @@ export type Table = 'filter' | 'nat';
 /** In the order in which they are written. */
 export const TABLES: readonly Table[] = ['filter', 'nat'];
 
-/** Chains that kube-proxy has never had: their rules are ours. */
-export const ONLY_OURS: readonly string[] = ['PROXY-PORTS', 'PORTALS-REJECT', 'NODEPORT-REJECT'];
-
 /**
  * Slots for service rules, in their order within a chain, with the chain's name without the prefix. `at`: whether new rules
  * are inserted before existing ones or appended. No packet matches two rules of one slot.
@@ -33,7 +30,6 @@ export const SLOTS = {
   'nodeport-container': { table: 'nat', chain: 'NODEPORT-CONTAINER', at: 'last' },
   'nodeport-host-except': { table: 'nat', chain: 'NODEPORT-HOST', at: 'first' },
   'nodeport-host': { table: 'nat', chain: 'NODEPORT-HOST', at: 'last' },
-  'non-local-first': { table: 'filter', chain: 'NODEPORT-NON-LOCAL', at: 'first' },
   'non-local': { table: 'filter', chain: 'NODEPORT-NON-LOCAL', at: 'last' },
   'proxy-ports': { table: 'filter', chain: 'PROXY-PORTS', at: 'last' },
   'refuse-some': { table: 'filter', chain: 'PORTALS-REJECT', at: 'first' },
@@ -121,10 +117,6 @@ const JUMPS: Readonly<Record<Table, readonly string[]>> = {
     `-A OUTPUT ${NODE} ${NODE_PORTS} -j NODEPORT-HOST`,
   ],
 };
-
-export function hooksOf(table: Table): string[] {
-  return JUMPS[table].map((line) => line.split(' ')[1] ?? '');
-}
 
 export function jumpLines({ prefix, family, config }: RuleContext, table: Table): string[] {
   return JUMPS[table].flatMap((line) => {

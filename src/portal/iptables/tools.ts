@@ -1,19 +1,14 @@
-import { KpngError } from '../../errors.ts';
-import type { Family } from '../../util/family.ts';
+import { FAMILIES, type Family } from '../../util/family.ts';
 import { LOCK_WAIT_S, MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import {
   type Diagnosis,
   type Exec,
   ExecError,
-  missingText,
-  NET_ADMIN,
+  NOT_PERMITTED,
   type ToolError,
   toolFailure,
 } from '../exec.ts';
-import { TABLES } from './chains.ts';
 import { findRules, type Found } from './script.ts';
-
-export const REMEDY = 'install the package iptables, or use another --portal';
 
 /** The iptables programs have no translations. These are the messages of both flavours. */
 const DIAGNOSES: readonly Diagnosis[] = [
@@ -27,11 +22,7 @@ const DIAGNOSES: readonly Diagnosis[] = [
     code: 'KPNG_PORTAL_FAILED',
     advice: 'mount /run/xtables.lock of the host into the container, so that all take turns',
   },
-  {
-    pattern: /Permission denied|Operation not permitted|you must be root/,
-    code: 'KPNG_PORTAL_PERMISSION',
-    advice: NET_ADMIN,
-  },
+  NOT_PERMITTED,
   {
     pattern:
       /Table does not exist|unable to initialize table|TABLE_ADD failed|Protocol not supported|Address family not supported|is incompatible/,
@@ -51,7 +42,7 @@ const DIAGNOSES: readonly Diagnosis[] = [
 export function iptablesFailure(cause: unknown, doing: string, stdin = ''): ToolError {
   return toolFailure(cause, doing, {
     program: cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : 'iptables',
-    remedy: REMEDY,
+    remedy: 'install the package iptables, or use another --portal',
     diagnoses: DIAGNOSES,
     excerpt: ({ stderr }) => `${JSON.stringify(reasonIn(stderr))}${lineIn(stderr, stdin)}`,
   });
@@ -83,74 +74,59 @@ export interface Tools {
   readonly name: string;
 }
 
-export interface ChosenTools extends Tools {
-  readonly reason: string;
-}
-
-/** `iptables-nft`, or `ip6tables-nft` */
-function programOf({ name }: Tools, family: Family): string {
-  return family === 4 ? name : name.replace(/^ip/, 'ip6');
-}
-
 /** Flags for waiting for the lock. iptables-restore has them since 1.6.2, and polls by itself since 1.8.9. */
 export function waitFlags(version: string): string[] {
-  const isAtLeast = (wanted: string): boolean =>
-    version.localeCompare(wanted, 'en', { numeric: true }) >= 0;
-  if (!isAtLeast('1.6.2')) return [];
   const wait = ['-w', String(LOCK_WAIT_S)];
-  return isAtLeast('1.8.9') ? wait : [...wait, '-W', '100000'];
+  const polls = version.localeCompare('1.8.9', 'en', { numeric: true }) >= 0;
+  return polls ? wait : [...wait, '-W', '100000'];
 }
 
 /**
  * Finds the programs of a flavour. `auto` with both installed: the flavour with kubelet's chains, else with more
  * rules, else that of `iptables`. Rejects with KPNG_PORTAL_TOOL_MISSING.
  */
-export async function findTools(exec: Exec, wanted: Flavor | 'auto'): Promise<ChosenTools> {
-  const missing = (name: string, what: string): KpngError =>
-    new KpngError('KPNG_PORTAL_TOOL_MISSING', `looking for ${what}: ${missingText(name, REMEDY)}`);
+export async function findTools(
+  exec: Exec,
+  wanted: Flavor | 'auto',
+): Promise<Tools & { readonly reason: string }> {
   const [plain, nft, legacy] = await Promise.all(
     ['iptables', 'iptables-nft', 'iptables-legacy'].map((name) => probe(exec, name)),
   );
+  let found: Tools | undefined;
+  let reason = '';
   if (wanted !== 'auto') {
-    const own = wanted === 'nft' ? nft : legacy;
-    const found = own ?? (plain?.flavor === wanted ? plain : undefined);
-    if (found !== undefined) return { ...found, reason: '--iptables-flavor selects it' };
-    throw missing(`iptables-${wanted}`, `the programs of --iptables-flavor ${wanted}`);
+    found = (wanted === 'nft' ? nft : legacy) ?? (plain?.flavor === wanted ? plain : undefined);
+    reason = '--iptables-flavor selects it';
+  } else if (nft === undefined || legacy === undefined) {
+    found = plain ?? nft ?? legacy;
+    reason = 'no other flavour is installed';
+  } else {
+    const [ofNft, ofLegacy] = await Promise.all([survey(exec, nft), survey(exec, legacy)]);
+    let isNft = plain?.flavor !== 'legacy';
+    reason = 'it is iptables on the PATH';
+    if (ofNft.kubernetes !== ofLegacy.kubernetes) {
+      isNft = ofNft.kubernetes;
+      reason = 'it has the chains of Kubernetes';
+    } else if (ofNft.rules !== ofLegacy.rules) {
+      isNft = ofNft.rules > ofLegacy.rules;
+      reason = 'it has more rules';
+    }
+    found = isNft ? nft : legacy;
   }
-  if (nft !== undefined && legacy !== undefined) return compare(exec, plain, nft, legacy);
-  const only = plain ?? nft ?? legacy;
-  if (only !== undefined) return { ...only, reason: 'no other flavour is installed' };
-  throw missing('iptables', 'the programs of iptables');
+  if (found !== undefined) return { ...found, reason };
+  const [name, what] =
+    wanted === 'auto'
+      ? ['iptables', 'iptables']
+      : [`iptables-${wanted}`, `--iptables-flavor ${wanted}`];
+  const missing = new ExecError('missing', { file: name, args: [] });
+  throw iptablesFailure(missing, `looking for the programs of ${what}`);
 }
 
-async function compare(
-  exec: Exec,
-  plain: Tools | undefined,
-  nft: Tools,
-  legacy: Tools,
-): Promise<ChosenTools> {
-  const [ofNft, ofLegacy] = await Promise.all([survey(exec, nft), survey(exec, legacy)]);
-  if (ofNft.kubernetes !== ofLegacy.kubernetes) {
-    const reason = 'it has the chains of Kubernetes';
-    return { ...(ofNft.kubernetes ? nft : legacy), reason };
-  }
-  if (ofNft.rules !== ofLegacy.rules) {
-    return { ...(ofNft.rules > ofLegacy.rules ? nft : legacy), reason: 'it has more rules' };
-  }
-  return { ...(plain?.flavor === 'legacy' ? legacy : nft), reason: 'it is iptables on the PATH' };
-}
-
-/** The existing rules of a flavour. No table is named, so that listing creates none. */
+/** The existing rules of a flavour. */
 async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; rules: number }> {
   const texts = await Promise.all(
-    ([4, 6] as const).map(async (family) => {
-      const file = `${programOf(tools, family)}-save`;
-      // Unreadable: writing will report the reason.
-      const listed = await exec({ file, args: [], maxOutput: MAX_RULE_LIST }).catch(
-        () => undefined,
-      );
-      return listed?.stdout ?? '';
-    }),
+    // Unreadable: writing will report the reason.
+    FAMILIES.map((family) => new Kernel(exec, tools).save(family).catch(() => '')),
   );
   return {
     kubernetes: texts.some((text) => /^:KUBE-/m.test(text)),
@@ -181,29 +157,26 @@ export class Kernel {
 
   /** Runs a script, and returns its output. `doing` is for the error message. */
   async restore(family: Family, stdin: string, doing: string): Promise<string> {
+    const args = ['--noflush', ...waitFlags(this.#tools.version)];
+    const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST };
     try {
-      const { stdout } = await this.#exec({
-        file: `${programOf(this.#tools, family)}-restore`,
-        args: ['--noflush', ...waitFlags(this.#tools.version)],
-        stdin,
-        timeoutMs: WRITE_TIMEOUT_MS,
-        maxOutput: MAX_RULE_LIST,
-      });
-      return stdout;
+      const file = `${this.#program(family)}-restore`;
+      return (await this.#exec({ file, args, stdin, ...limits })).stdout;
     } catch (error) {
       throw iptablesFailure(await this.#cause(family, error), doing, stdin);
     }
   }
 
-  /** Our existing rules. Without `make`, listing creates no tables. */
-  async find(family: Family, prefix: string, make: boolean): Promise<Found> {
-    const tables = make ? TABLES.map((table) => ['-t', table]) : [[]];
-    const file = `${programOf(this.#tools, family)}-save`;
+  /** Our existing rules. */
+  async find(family: Family, prefix: string): Promise<Found> {
+    return findRules(prefix, await this.save(family));
+  }
+
+  /** All rules. No table is named, so that listing creates none. */
+  async save(family: Family): Promise<string> {
     try {
-      const outputs = await Promise.all(
-        tables.map((args) => this.#exec({ file, args, maxOutput: MAX_RULE_LIST })),
-      );
-      return findRules(prefix, outputs.map(({ stdout }) => stdout).join(''));
+      const file = `${this.#program(family)}-save`;
+      return (await this.#exec({ file, args: [], maxOutput: MAX_RULE_LIST })).stdout;
     } catch (error) {
       throw iptablesFailure(error, `listing the rules of ${this.#tools.name}`);
     }
@@ -214,12 +187,16 @@ export class Kernel {
     if (!(error instanceof ExecError)) return error;
     const [, table] = /unable to initialize table '(\w+)'/.exec(error.stderr) ?? [];
     if (table === undefined) return error;
-    try {
-      const file = programOf(this.#tools, family);
-      await this.#exec({ file, args: ['-t', table, '-S', 'OUTPUT'] });
-      return error;
-    } catch (better) {
-      return better;
-    }
+    const args = ['-t', table, '-S', 'OUTPUT'];
+    const again = this.#exec({ file: this.#program(family), args });
+    return again.then(
+      () => error,
+      (better: unknown) => better,
+    );
+  }
+
+  /** `iptables-nft`, or `ip6tables-nft` */
+  #program(family: Family): string {
+    return family === 4 ? this.#tools.name : this.#tools.name.replace(/^ip/, 'ip6');
   }
 }

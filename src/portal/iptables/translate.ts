@@ -1,10 +1,10 @@
-import { isIPv6 } from 'node:net';
 import type { Protocol } from '../../proxysocket/spec.ts';
-import type { Family } from '../../util/family.ts';
+import { type Family, hostNetwork } from '../../util/family.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
-import type { Element } from '../rules/backend.ts';
+import type { Element, RuleCanary, RuleConfig } from '../rules/backend.ts';
+import { type CanaryAddress, createCanary } from '../rules/canary.ts';
 import { networksOf } from '../node-addresses.ts';
-import { comment, slotName, type Slot } from './chains.ts';
+import { chainName, comment, slotName, SLOTS, type Slot } from './chains.ts';
 
 /** Maximum length of a comment, with its final zero: 256 bytes. */
 const MAX_COMMENT = 255;
@@ -16,81 +16,61 @@ export function rulesOf(
   proxyPorts: readonly ProxyPort[],
 ): Element[] {
   return [
-    ...redirects.flatMap((redirect) =>
-      redirect.portal.address === undefined
-        ? nodePortRules(name, redirect)
-        : addressRules(name, redirect, redirect.portal.address),
-    ),
+    ...redirects.flatMap((redirect) => redirectRules(name, redirect)),
     ...proxyPorts.map(({ family, protocol, port }) =>
       rule('proxy-ports', family, matching(name, protocol, port), reject(family, protocol)),
     ),
   ];
 }
 
-function nodePortRules(name: string, redirect: Redirect): Element[] {
-  const { family, portal, proxyPort, drops = false } = redirect;
-  const { protocol, port } = portal;
+function redirectRules(
+  name: string,
+  { family, portal, proxyPort, drops = false }: Redirect,
+): Element[] {
+  const { address, protocol, port, sourceRanges, clusterClients } = portal;
   const rules: Element[] = [];
-  if (drops || proxyPort === undefined) {
-    const text = drops ? withoutLocalEndpoints(name) : withoutEndpoints(name);
-    const target = drops ? '-j DROP' : reject(family, protocol);
-    rules.push(rule('nodeport-refuse', family, matching(text, protocol, port), target));
+  const match = (text = name): string =>
+    matching(text, protocol, port) + (address === undefined ? '' : toAddress(address));
+  const add = (slot: Slot, value: string, key = match()): void => {
+    rules.push(rule(slot, family, key, value));
+  };
+  /** A rule for each network of clients; undefined: one for all clients. */
+  const addFrom = (
+    networks: readonly string[] | undefined,
+    slot: Slot,
+    value: string,
+    key = match(),
+  ) => {
+    if (networks === undefined) add(slot, value, key);
+    for (const network of networks ?? []) add(slot, value, `${key} -s ${network}`);
+  };
+  const pods = drops ? networksOf(clusterClients?.networks ?? [], family) : undefined;
+  const refused = match(`${name} has no endpoints`);
+  const dropped = match(`${name} has no local endpoints`);
+  const toPort = String(proxyPort);
+  if (address === undefined) {
+    if (drops) add('nodeport-refuse', '-j DROP', dropped);
+    else if (proxyPort === undefined) add('nodeport-refuse', reject(family, protocol), refused);
+    if (proxyPort === undefined) return rules;
+    addFrom(pods, 'nodeport-container', toPort);
+    add('nodeport-host', toPort);
+    add('non-local', '-j ACCEPT', `${matching(name, protocol, proxyPort)} -m state --state NEW`);
+    return rules;
   }
-  if (proxyPort === undefined) return rules;
-  const match = matching(name, protocol, port);
-  const newFlows = `${matching(name, protocol, proxyPort)} -m state --state NEW`;
-  for (const source of drops ? fromNetworks(podNetworks(redirect)) : ['']) {
-    rules.push(rule('nodeport-container', family, `${match}${source}`, String(proxyPort)));
-  }
-  rules.push(
-    rule('nodeport-host', family, match, String(proxyPort)),
-    rule('non-local', family, newFlows, '-j ACCEPT'),
-  );
-  return rules;
-}
-
-function addressRules(name: string, redirect: Redirect, address: string): Element[] {
-  const { family, portal, proxyPort, drops = false } = redirect;
-  const { protocol, port, sourceRanges } = portal;
-  const guarded = sourceRanges.length > 0;
   // With ranges of only the other family, no client is allowed: guard the address.
-  const ranges = networksOf(sourceRanges, family);
-  const sources = guarded ? fromNetworks(ranges) : [''];
-  const to = (text: string): string => `${matching(text, protocol, port)} ${toAddress(address)}`;
-  const match = to(name);
-  const rules: Element[] = [];
+  const ranges = sourceRanges.length > 0 ? networksOf(sourceRanges, family) : undefined;
   if (proxyPort !== undefined) {
-    const pods = podNetworks(redirect);
-    const inside = drops ? fromNetworks(guarded ? overlaps(pods, ranges, family) : pods) : sources;
-    for (const source of inside) {
-      rules.push(rule('portals-container', family, `${match}${source}`, String(proxyPort)));
-    }
-    for (const source of sources) {
-      rules.push(rule('portals-host', family, `${match}${source}`, String(proxyPort)));
-    }
+    const inside = pods && ranges ? overlaps(pods, ranges, family) : (pods ?? ranges);
+    addFrom(inside, 'portals-container', toPort);
+    addFrom(ranges, 'portals-host', toPort);
   } else if (!drops) {
-    for (const source of sources) {
-      const slot = guarded ? 'refuse-some' : 'refuse';
-      const key = `${to(withoutEndpoints(name))}${source}`;
-      rules.push(rule(slot, family, key, reject(family, protocol)));
-    }
+    addFrom(ranges, ranges ? 'refuse-some' : 'refuse', reject(family, protocol), refused);
   }
-  if (!guarded && !drops && proxyPort !== undefined) return rules;
-  if (drops) rules.push(rule('refuse', family, to(withoutLocalEndpoints(name)), '-j DROP'));
-  else if (guarded) rules.push(rule('refuse', family, match, '-j DROP'));
-  rules.push(
-    rule('nodeport-container-except', family, match, '-j RETURN'),
-    rule('nodeport-host-except', family, match, '-j RETURN'),
-  );
+  if (ranges === undefined && !drops && proxyPort !== undefined) return rules;
+  if (drops || ranges) add('refuse', '-j DROP', drops ? dropped : match());
+  add('nodeport-container-except', '-j RETURN');
+  add('nodeport-host-except', '-j RETURN');
   return rules;
-}
-
-function podNetworks({ family, portal }: Redirect): string[] {
-  return networksOf(portal.clusterClients?.networks ?? [], family);
-}
-
-function fromNetworks(networks: readonly string[]): string[] {
-  return networks.map((network) => ` -s ${network}`);
 }
 
 /** The networks within one of `a` and one of `b`: of two that overlap, one contains the other. */
@@ -103,34 +83,51 @@ function overlaps(a: readonly string[], b: readonly string[], family: Family): s
 }
 
 /** In the order of kube-proxy's userspace mode. */
-export function matching(text: string, protocol: Protocol, port: number): string {
+function matching(text: string, protocol: Protocol, port: number): string {
   const word = protocol === 'TCP' ? 'tcp' : 'udp';
   return `${comment(commentText(text))} -p ${word} -m ${word} --dport ${port}`;
 }
 
-export function toAddress(address: string): string {
-  return `-d ${address}/${isIPv6(address) ? 128 : 32}`;
+function toAddress(address: string): string {
+  return ` -d ${hostNetwork(address)}`;
 }
 
 /** Rejects as the kernel does for a closed port. */
-export function reject(family: Family, protocol: Protocol): string {
+function reject(family: Family, protocol: Protocol): string {
   const icmp = family === 4 ? 'icmp-port-unreachable' : 'icmp6-port-unreachable';
   return `-j REJECT --reject-with ${protocol === 'TCP' ? 'tcp-reset' : icmp}`;
 }
 
-export function rule(slot: Slot, family: Family, key: string, value: string): Element {
+function rule(slot: Slot, family: Family, key: string, value: string): Element {
   return { set: slotName(slot, family), key, value };
-}
-
-function withoutEndpoints(name: string): string {
-  return `${name} has no endpoints`;
-}
-
-function withoutLocalEndpoints(name: string): string {
-  return `${name} has no local endpoints`;
 }
 
 /** Drops special characters, including quotes; Kubernetes names have none. */
 function commentText(text: string): string {
   return text.replaceAll(/[^\x20-\x7E]|["\\]/g, '?').slice(0, MAX_COMMENT);
+}
+
+const NAME = 'kpng-userspace canary';
+
+/** Chains in the order in which a canary packet passes them; a jump past one of them ends the path early. */
+const PORTALS: readonly Slot[] = ['portals-host', 'portals-container'];
+const NODE_PORTS: readonly Slot[] = ['portals-host', 'nodeport-host', 'nodeport-container'];
+
+/** Two connections pass all our nat chains in each family, for service addresses and for node ports, to a proxy port. */
+export function iptablesCanary({ owner, families }: RuleConfig, prefix: string): RuleCanary {
+  const pathOf = (slots: readonly Slot[]) => (family: Family, at: CanaryAddress, port: number) => {
+    const match = matching(NAME, 'TCP', at.port) + toAddress(at.address);
+    // Each chain jumps to the next, and the last one to the proxy port.
+    return slots.map((slot, index): Element => {
+      const next = slots[index + 1];
+      const jump = next && `-j ${chainName(prefix, SLOTS[next].chain)}`;
+      return rule(slot, family, match, jump ?? String(port));
+    });
+  };
+  const guard = (family: Family, port: number): Element =>
+    rule('proxy-ports', family, matching(NAME, 'TCP', port), reject(family, 'TCP'));
+  return createCanary(owner, families, [
+    (family, at, port) => [...pathOf(PORTALS)(family, at, port), guard(family, port)],
+    pathOf(NODE_PORTS),
+  ]);
 }

@@ -1,25 +1,34 @@
 import type { KpngError } from '../../errors.ts';
-import { MAX_RULE_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
-import {
-  type Exec,
-  type ExecError,
-  isAccepted,
-  NET_ADMIN,
-  problemOf,
-  runTool,
-  type Tool,
-} from '../exec.ts';
+import { FULL_AUDIT, MAX_RULE_LIST, ROUTE_AUDIT, WRITE_TIMEOUT_MS } from '../bounds.ts';
+import { type Exec, isAccepted, NOT_PERMITTED, problemOf, runTool, type Tool } from '../exec.ts';
 import {
   type Backend,
+  type Comparison,
+  type Element,
   type ElementChange,
   Elements,
+  type RuleCanary,
   type RuleConfig,
   type TransparentRoute,
 } from '../rules/backend.ts';
-import { clearFlows, type FlowAddress } from '../rules/udp-flows.ts';
+import type { Family } from '../../util/family.ts';
+import type { ProxyPort, Redirect } from '../redirect-plan.ts';
+import { type CanaryAddress, createCanary } from '../rules/canary.ts';
+import { clearFlows, flowKey } from '../rules/udp-flows.ts';
 import { elementsIn, linesOf, readTable } from './listing.ts';
 import { PolicyRoute } from './policy-route.ts';
-import { checkTableName, renderDelta, renderFull, renderMended, renderRemoval } from './table.ts';
+import {
+  addressKey,
+  DEFAULT_TABLE,
+  elementsOfRedirect,
+  listenerElement,
+  proxyPortElement,
+  renderDelta,
+  renderFull,
+  renderMended,
+  renderRemoval,
+  setName,
+} from './table.ts';
 import { MARKING_CHAIN } from './chains.ts';
 
 /** nft sets no locale and prints strerror's messages, so these texts are the same everywhere. */
@@ -27,11 +36,7 @@ export const NFT: Tool = {
   program: 'nft',
   remedy: 'install the package nftables, or use another --portal',
   diagnoses: [
-    {
-      pattern: /Operation not permitted|Permission denied|you must be root/,
-      code: 'KPNG_PORTAL_PERMISSION',
-      advice: NET_ADMIN,
-    },
+    NOT_PERMITTED,
     {
       pattern:
         /Unable to initialize Netlink socket|Protocol not supported|Address family not supported/,
@@ -45,18 +50,7 @@ export const NFT: Tool = {
       advice: 'nft 0.9.7 and Linux 5.9 or later are needed',
     },
   ],
-  excerpt: firstErrors,
 };
-
-/** nft prints each error with its line, which may be as long as the script. */
-function firstErrors({ stderr }: ExecError): string {
-  const lines = stderr
-    .split('\n')
-    .filter((line) => line.includes('Error') || line.includes('not '));
-  const [first = stderr.trim().split('\n')[0] ?? ''] = lines;
-  const more = lines.length > 1 ? ` (and ${lines.length - 1} more)` : '';
-  return `${JSON.stringify(first.trim().slice(0, 200))}${more}`;
-}
 
 /** Runs nft and returns its output. Rejects with a `ToolError`. `doing`: the action, for the message. */
 export function nft(
@@ -69,84 +63,121 @@ export function nft(
   return runTool(exec, NFT, doing, { args, ...limits, ...(stdin && { stdin }) });
 }
 
-/** One nftables table and its elements. */
+export interface TransparentOptions {
+  readonly route: TransparentRoute;
+  /** Makes a transparent socket on a loopback address; resolves with its descriptor. */
+  readonly socket: (family: Family) => Promise<number>;
+}
+
+/**
+ * One nftables table: a constant number of rules, and maps of services. A change is a few elements. It redirects packets
+ * to proxy ports, or delivers them unchanged to transparent sockets: then its kind is `transparent`.
+ */
 export class NftablesBackend implements Backend {
+  readonly kind: Backend['kind'] = 'nftables';
   readonly what: string;
+  readonly apart: string = 'give each a --portal-table of its own';
+  readonly route: TransparentRoute | undefined;
+  readonly comparisons: readonly Comparison[];
+  readonly listener?: (port: ProxyPort) => Element;
   readonly #exec: Exec;
   readonly #table: string;
-  readonly #route: PolicyRoute | undefined;
+  readonly #socket: TransparentOptions['socket'] | undefined;
+  readonly #policyRoute: PolicyRoute | undefined;
 
-  /** `route`: the route of packets that are delivered unchanged. Throws KPNG_USAGE for a name that no table can have. */
-  constructor(exec: Exec, table: string, route?: PolicyRoute) {
-    checkTableName(table);
-    this.#route = route;
+  /** `transparent`: deliver packets unchanged to such sockets. `table`: see `checkTableName`. */
+  constructor(exec: Exec, table = DEFAULT_TABLE, transparent?: TransparentOptions) {
     this.what = `the nftables table inet ${table}`;
     this.#exec = exec;
     this.#table = table;
+    const full = { policy: FULL_AUDIT, difference: this.difference.bind(this) };
+    this.comparisons = [full];
+    if (transparent === undefined) return;
+    this.kind = 'transparent';
+    this.apart += ', and --portal-mark, --portal-route-table and --portal-rule-priority';
+    this.route = transparent.route;
+    this.listener = listenerElement;
+    this.#socket = transparent.socket;
+    const route = new PolicyRoute(exec, transparent.route);
+    this.#policyRoute = route;
+    const difference = ({ families }: RuleConfig) => route.difference(families);
+    this.comparisons = [full, { policy: ROUTE_AUDIT, difference }];
   }
 
-  /**
-   * Of another process's elements, it changes only what differs, so that no packet misses one. After damage, it writes all
-   * of them, since that is quicker than listing them.
-   */
+  elements(_: string, redirects: readonly Redirect[], proxyPorts: readonly ProxyPort[]): Element[] {
+    const isTransparent = this.route !== undefined;
+    return [
+      ...redirects.flatMap((each) => elementsOfRedirect(each, isTransparent)),
+      ...(isTransparent ? [] : proxyPorts.map(proxyPortElement)),
+    ];
+  }
+
+  /** In one family: the table is added and removed atomically. */
+  canary({ owner, families }: RuleConfig): RuleCanary {
+    const path = (family: Family, at: CanaryAddress, port: number): Element[] => {
+      const key = addressKey(at.address, 'TCP', at.port);
+      const value = String(port);
+      const set = setName('services', family);
+      if (this.route === undefined) {
+        return [{ set, key, value }, proxyPortElement({ family, protocol: 'TCP', port })];
+      }
+      return [
+        { set, key, value: '' },
+        { set: setName('canary', family), key, value },
+      ];
+    };
+    return createCanary(owner, [families.includes(4) ? 4 : 6], [path], this.#socket);
+  }
+
+  /** Changes only what differs, so that no packet misses an element. */
   async replace(
     config: RuleConfig,
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    const ensureRoute = () => this.#route?.ensure(config.families);
+    const ensureRoute = () => this.#policyRoute?.ensure(config.families);
     const [listing] = await Promise.all([
       // No table, or an unreadable one: writing reports why.
-      this.#list(onlyOwn ? ['--terse'] : []).catch(() => undefined),
+      this.#list().catch(() => undefined),
       onlyOwn ? undefined : ensureRoute(),
     ]);
     const found = listing === undefined ? undefined : await readTable(listing, config, elements);
     if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
     if (onlyOwn) await ensureRoute();
-    const doing = `writing ${this.what}`;
     if (found !== undefined) {
-      const before = [
-        ...found.stale.map((name) => `delete ${name}`),
-        ...(onlyOwn ? found.sets.map((name) => `flush ${name}`) : []),
-      ];
-      const script = renderMended(this.#table, config, before, found.changes);
-      if (await isAccepted(nft(this.#exec, doing, ['-f', '-'], script))) return undefined;
+      const script = renderMended(this.#table, config, found.stale, found.changes);
+      if (await isAccepted(this.#write('writing', script))) return undefined;
     }
-    await nft(this.#exec, doing, ['-f', '-'], renderFull(this.#table, config, elements));
+    await this.#write('writing', renderFull(this.#table, config, elements));
     return undefined;
   }
 
   async change(config: RuleConfig, changes: readonly ElementChange[]): Promise<undefined> {
-    const script = renderDelta(this.#table, config.owner, changes);
-    await nft(this.#exec, `changing ${this.what}`, ['-f', '-'], script);
+    await this.#write('changing', renderDelta(this.#table, config.owner, changes));
   }
 
-  async accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
-    const script = renderFull(this.#table, config, elements);
-    return isAccepted(nft(this.#exec, `checking ${this.what}`, ['-c', '-f', '-'], script));
+  accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
+    return isAccepted(this.#write('checking', renderFull(this.#table, config, elements), ['-c']));
   }
 
   async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
-    const noRoute = await this.routeDifference(config);
-    if (noRoute !== undefined) return noRoute;
     return (await readTable(await this.#list(), config, elements)).difference;
   }
 
-  #list(flags: readonly string[] = []): Promise<string> {
-    const args = [...flags, 'list', 'table', 'inet', this.#table];
+  #list(): Promise<string> {
+    const args = ['list', 'table', 'inet', this.#table];
     return nft(this.#exec, `listing ${this.what}`, args);
   }
 
-  /** The differences of the routes of marked packets; undefined: none. */
-  async routeDifference({ families }: RuleConfig): Promise<string | undefined> {
-    return this.#route?.difference(families);
+  #write(doing: string, script: string, flags: readonly string[] = []): Promise<string> {
+    return nft(this.#exec, `${doing} ${this.what}`, [...flags, '-f', '-'], script);
   }
 
   async remove({ owner }: RuleConfig): Promise<void> {
     const writer = (await tableOwner(this.#exec, this.#table)) ?? owner;
     if (writer !== owner) return;
     await removeNftables(this.#exec, this.#table);
-    await this.#route?.remove();
+    await this.#policyRoute?.remove();
   }
 }
 
@@ -160,7 +191,6 @@ export async function tableOwner(exec: Exec, table: string): Promise<string | un
 
 /** Removes the table, if it exists. Rejects with KPNG_PORTAL_*. A running portal restores its table. */
 export async function removeNftables(exec: Exec, table: string): Promise<void> {
-  checkTableName(table);
   const doing = `removing the nftables table inet ${table}`;
   await nft(exec, doing, ['-f', '-'], renderRemoval(table));
 }
@@ -169,7 +199,6 @@ export async function removeNftables(exec: Exec, table: string): Promise<void> {
 export async function nftablesProblem(
   exec: Exec,
   families: RuleConfig['families'],
-  route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
   // An unused name, so that existing tables do not affect the check.
   const config: RuleConfig = {
@@ -177,7 +206,6 @@ export async function nftablesProblem(
     families,
     targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
     nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
-    ...(route !== undefined && { route }),
   };
   const script = renderFull('kpng-userspace-check', config, new Elements());
   return problemOf(nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script));
@@ -194,11 +222,25 @@ export async function cleanUpNftables(
   local: ReadonlySet<string>,
   route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
-  checkTableName(table);
-  const addresses = await udpAddresses(exec, table);
+  const args = ['list', 'table', 'inet', table];
+  // Removing the table reports any problem other than its absence.
+  const listing = await nft(exec, 'looking for UDP portals', args).catch(() => '');
   await removeNftables(exec, table);
   if (route !== undefined) await new PolicyRoute(exec, route).remove();
-  return clearFlows(exec, addresses, local);
+  return clearFlows(exec, udpPortals(listing), local);
+}
+
+function udpPortals(listing: string): Map<string, string> {
+  const portals = new Map<string, string>();
+  for (const { block, text } of linesOf(listing)) {
+    const [, digit] = /^(?:services|node-ports)([46])$/.exec(block) ?? [];
+    if (digit === undefined) continue;
+    for (const [key] of elementsIn(text)) {
+      const [, address, port] = /^(?:(\S+) \. )?udp \. (\d+)$/.exec(key) ?? [];
+      if (port !== undefined) portals.set(flowKey(digit === '4' ? 4 : 6, address, port), '');
+    }
+  }
+  return portals;
 }
 
 /**
@@ -209,23 +251,4 @@ export async function removeUnusedRoute(exec: Exec, route: TransparentRoute): Pr
   const chains = await nft(exec, 'listing chains', ['list', 'chains', 'inet']);
   if (chains.includes(`chain ${MARKING_CHAIN} `)) return false;
   return new PolicyRoute(exec, route).remove();
-}
-
-/** The UDP portals in the table; none if it does not exist or cannot be read. */
-async function udpAddresses(exec: Exec, table: string): Promise<FlowAddress[]> {
-  const args = ['list', 'table', 'inet', table];
-  // Removing the table reports any problem other than its absence.
-  const listing = await nft(exec, 'looking for UDP portals', args).catch(() => '');
-  return [...linesOf(listing)].flatMap(({ block, text }) => addressesIn(block, text));
-}
-
-function addressesIn(block: string, text: string): FlowAddress[] {
-  const [, digit] = /^(?:services|node-ports)([46])$/.exec(block) ?? [];
-  if (digit === undefined) return [];
-  const family = digit === '4' ? 4 : 6;
-  return [...elementsIn(text)].flatMap(([key]) => {
-    const [, address, port] = /^(?:(\S+) \. )?udp \. (\d+)$/.exec(key) ?? [];
-    if (port === undefined) return [];
-    return [{ family, address, port: Number(port), proxyPort: undefined }];
-  });
 }

@@ -36,11 +36,6 @@ export const DROP_OUTSIDE_NODE_PORT =
   `${TO_NODE_PORT} @no-local-node-ports# ${OF_NODE} ` +
   `${TO_NODE_PORT} . IP saddr != @node-port-pods# fib saddr type != local drop`;
 
-/** Hands a packet to the chain of its family: `each('jump refusal')`. */
-export function each(verdict: string): string {
-  return `meta nfproto ipv# ${verdict}#`;
-}
-
 /** The first line of a chain that the kernel calls. */
 export function hooked(type: string, hook: string, priority: number): string {
   return `type ${type} hook ${hook} priority ${priority}; policy accept;`;
@@ -96,9 +91,6 @@ export const BRIDGED_CHAIN = 'bridged-prerouting';
 export const MARKING_CHAIN = 'transparent-prerouting';
 
 const KERNEL_PORTS = { first: 32_768, last: 60_999 };
-
-/** Where the sockets that all TCP services share are bound. Nothing from outside reaches these addresses directly. */
-export const SHARED_ADDRESS: Readonly<Record<Family, string>> = { 4: '127.0.0.1', 6: '::1' };
 
 /** The first packet of a TCP connection, and all others. */
 const IS_SYN = 'tcp flags & (syn | ack) == syn';
@@ -168,7 +160,7 @@ ${MARKING_CHAIN}
   ${IS_NO_SYN} socket transparent 1 ${deliver}
   // Connections of other programs, and answers of endpoints. Not listening sockets.
   ${IS_NO_SYN} socket wildcard 0 accept
-  ${each('goto arrival')}
+  meta nfproto ipv# goto arrival#
 // As in arrival, but without checks: these packets have passed them on their bridge.
 bridged#
   meta l4proto tcp ${IS_SERVICE} ${toShared}
@@ -179,12 +171,12 @@ ${BRIDGED_CHAIN}
   meta mark and ${bits} != ${bits} accept
   // Not only SYNs: with SYN cookies, a connection has no socket before its second packet.
   ${IS_NO_SYN} socket wildcard 0 accept
-  ${each('goto bridged')}
+  meta nfproto ipv# goto bridged#
 ${untrackedChains(route)}
 transparent-output
   ${hooked('route', 'output', PRIORITY)}
   ${tracked(LEAVING)}
-  ${each('goto departure')}
+  meta nfproto ipv# goto departure#
 `;
 }
 
@@ -218,7 +210,7 @@ as-client
   ${from(unlessService)}
 untracked-prerouting
   ${hooked('filter', 'prerouting', RAW_PRIORITY)}
-  ${untracked(each('jump to-service'))}
+  ${untracked('meta nfproto ipv# jump to-service#')}
   // Answers to the address of a client would be invalid for connection tracking, and dropped by many firewalls.
   tcp dport ${ports} ${toClient}
   udp dport ${ports} ${toClient}
@@ -229,7 +221,7 @@ untracked-output
   // services have other ports.
   tcp sport ${ports} ${asClient}
   udp sport ${ports} ${asClient}
-  ${untracked(each('goto of-service'))}
+  ${untracked('meta nfproto ipv# goto of-service#')}
 `;
 }
 

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import ipaddr from 'ipaddr.js';
 import type { ElementChange, Elements, RuleConfig } from '../rules/backend.ts';
 import { networksOf } from '../node-addresses.ts';
-import { elementsBySet, renderTable } from './table.ts';
+import { allElements, renderTable } from './table.ts';
 
 /** A line within a chain, set or map; the first one of each is empty. */
 interface ListedLine {
@@ -54,8 +54,6 @@ export interface ListedTable {
   readonly difference: string | undefined;
   /** Chains and sets that the desired table does not have, or not of this type: `chain owner-1234`. */
   readonly stale: readonly string[];
-  /** The other sets: `map services4`. */
-  readonly sets: readonly string[];
   /** The changes that make its elements the desired ones once the stale sets are removed. */
   readonly changes: readonly ElementChange[];
 }
@@ -68,12 +66,12 @@ export async function readTable(
 ): Promise<ListedTable> {
   const desired: Outline = new Map();
   for (const line of linesOf(renderTable('table', config))) note(desired, line);
-  const missing = new Map(
-    [...elementsBySet(config, elements)].map(([set, list]) => [
-      set,
-      new Map(list.map(({ key, value }) => [key, value])),
-    ]),
-  );
+  const missing = new Map<string, Map<string, string>>();
+  for (const { set, key, value } of allElements(config, elements)) {
+    const values = missing.get(set);
+    if (values === undefined) missing.set(set, new Map([[key, value]]));
+    else values.set(key, value);
+  }
   const listed: Outline = new Map();
   const changes: ElementChange[] = [];
   let lines = 0;
@@ -104,7 +102,6 @@ export async function readTable(
     owner: names.map((name) => /^chain owner-(\w+)$/.exec(name)?.[1]).find((name) => name),
     difference: different ? `${different} is not as it was written` : change && changeText(change),
     stale: names.filter((name) => !isKept(name)),
-    sets: names.filter((name) => !name.startsWith('chain ') && isKept(name)),
     changes,
   };
 }

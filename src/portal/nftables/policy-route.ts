@@ -1,18 +1,14 @@
 /** The routing rule and route that deliver marked packets to this host, in each address family. */
 import { KpngError } from '../../errors.ts';
-import type { Family } from '../../util/family.ts';
-import { type Command, type Exec, ExecError, NET_ADMIN, runTool, type Tool } from '../exec.ts';
-import { FAMILIES, type TransparentRoute } from '../rules/backend.ts';
+import { FAMILIES, type Family } from '../../util/family.ts';
+import { type Command, type Exec, ExecError, NOT_PERMITTED, runTool, type Tool } from '../exec.ts';
+import type { TransparentRoute } from '../rules/backend.ts';
 
 const IP: Tool = {
   program: 'ip',
   remedy: 'install the package iproute2, or use another --portal',
   diagnoses: [
-    {
-      pattern: /Operation not permitted|Permission denied/,
-      code: 'KPNG_PORTAL_PERMISSION',
-      advice: NET_ADMIN,
-    },
+    NOT_PERMITTED,
     {
       pattern: /unrecognized option|invalid option|Option "?-j/,
       code: 'KPNG_PORTAL_UNSUPPORTED',
@@ -53,14 +49,12 @@ interface Route {
   readonly protocol?: string;
 }
 
+/** The routing rules, the routes of our table, and commands of `ip -batch` about ours. */
 interface Listed {
   readonly family: Family;
   readonly rules: readonly Rule[];
   readonly routes: readonly Route[];
-}
-
-interface Changes {
-  readonly family: Family;
+  /** What is missing. */
   readonly add: readonly string[];
   /** Remove rules of ours for other marks, from before `--portal-mark` was changed. */
   readonly replace: readonly string[];
@@ -83,46 +77,19 @@ export class PolicyRoute {
    * the mark or the table.
    */
   async ensure(families: readonly Family[]): Promise<boolean> {
-    const missing = await this.#missing(families);
+    const listed = await this.#listOwn(families);
     await Promise.all(
-      missing.map(({ family, add, replace }) =>
-        this.#batch(family, 'adding', [...add, ...replace]),
-      ),
+      listed.map(({ family, add, replace }) => this.#batch(family, 'adding', [...add, ...replace])),
     );
-    return missing.some(({ add }) => add.length > 0);
-  }
-
-  /** Rejects with KPNG_PORTAL_CONFLICT when a rule of another program may route marked packets first. */
-  async refuseEarlierRules(families: readonly Family[]): Promise<void> {
-    for (const family of families) {
-      const { rules } = await this.#list(family);
-      const rule = rules.find((each) => this.#isEarlier(each));
-      if (rule === undefined) continue;
-      throw new KpngError(
-        'KPNG_PORTAL_CONFLICT',
-        `the routing rule ${rule.priority} of another program comes before ${this.#route.priority}, that of marked packets`,
-      );
-    }
-  }
-
-  /** Rules for other marks do not count. */
-  #isEarlier({ priority = 0, fwmark, table, protocol }: Rule): boolean {
-    if (protocol === PROTOCOL || fwmark !== undefined || table === 'local') return false;
-    return priority <= this.#route.priority;
+    return listed.some(({ add }) => add.length > 0);
   }
 
   /** What is missing; undefined: nothing. Rejects as `ensure` does. */
   async difference(families: readonly Family[]): Promise<string | undefined> {
-    for (const { family, add } of await this.#missing(families)) {
+    for (const { family, add } of await this.#listOwn(families)) {
       if (add[0] !== undefined) return `no ${add[0].replace(/ add /, ' ')} in IPv${family}`;
     }
     return undefined;
-  }
-
-  async #missing(families: readonly Family[]): Promise<Changes[]> {
-    const listed = await Promise.all(families.map((family) => this.#list(family)));
-    for (const each of listed) this.#refuseConflict(each);
-    return listed.map((each) => this.#changes(each));
   }
 
   /** Removes rule and route, if any; returns whether there were. */
@@ -130,7 +97,7 @@ export class PolicyRoute {
     let isRemoved = false;
     for (const family of FAMILIES) {
       try {
-        const { remove } = this.#changes(await this.#list(family));
+        const { remove } = await this.#list(family);
         await this.#batch(family, 'removing', remove);
         isRemoved ||= remove.length > 0;
       } catch (error) {
@@ -141,37 +108,50 @@ export class PolicyRoute {
     return isRemoved;
   }
 
-  #changes({ family, rules, routes }: Listed): Changes {
-    const { table, priority, mark } = this.#route;
-    const textOf = ({ fwmark, fwmask = ALL_BITS }: Rule): string =>
-      `${Number(fwmark)}/${Number(fwmask)} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
-    const rule = textOf({ fwmark: String(mark), fwmask: String(mark) });
-    const own = rules
-      .filter((each) => each.protocol === PROTOCOL && each.fwmark !== undefined)
-      .filter((each) => each.priority === priority && each.table === String(table))
-      .map(textOf);
-    const deletion = (text: string): string => `rule delete fwmark ${text}`;
-    const hasRoute = routes.some(
-      ({ type, dst, dev }) =>
-        type === 'local' && (dst === 'default' || dst === '::/0') && dev === 'lo',
-    );
-    return {
-      family,
-      add: [
-        ...(hasRoute ? [] : [`route add local default dev lo table ${table} protocol ${PROTOCOL}`]),
-        ...(own.includes(rule) ? [] : [`rule add fwmark ${rule}`]),
-      ],
-      replace: own.filter((each) => each !== rule).map(deletion),
-      remove: [
-        ...own.map(deletion),
-        ...(hasRoute ? [`route flush table ${table} protocol ${PROTOCOL}`] : []),
-      ],
-    };
+  /** Rejects with KPNG_PORTAL_CONFLICT when a rule of another program may route marked packets first. */
+  async refuseEarlierRules(families: readonly Family[]): Promise<void> {
+    for (const family of families) {
+      const { rules } = await this.#list(family);
+      const rule = rules.find(
+        // Rules for other marks do not count.
+        ({ priority = 0, fwmark, table, protocol }) =>
+          protocol !== PROTOCOL &&
+          fwmark === undefined &&
+          table !== 'local' &&
+          priority <= this.#route.priority,
+      );
+      if (rule === undefined) continue;
+      throw conflict(
+        `the routing rule ${rule.priority} of another program comes before ${this.#route.priority}, that of marked packets`,
+      );
+    }
   }
 
-  /** The routing rules, and the routes of our table, with one process: it is run again and again. */
+  /** Rejects with KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
+  async #listOwn(families: readonly Family[]): Promise<Listed[]> {
+    const { mark, table } = this.#route;
+    const listed = await Promise.all(families.map((family) => this.#list(family)));
+    const rules = listed.flatMap((each) => each.rules);
+    const rule = rules.find((each) => each.protocol !== PROTOCOL && overlaps(each, mark));
+    if (rule !== undefined) {
+      throw conflict(
+        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
+          `matches the packets that --portal transparent marks with ${hex(mark)}; give --portal-mark other bits`,
+      );
+    }
+    const routes = listed.flatMap((each) => each.routes);
+    const route = routes.find(({ protocol }) => protocol !== PROTOCOL);
+    if (route === undefined) return listed;
+    throw conflict(
+      `the routing table ${table} has a route of another program to ${route.dst}; give ` +
+        '--portal-route-table another number',
+    );
+  }
+
   async #list(family: Family): Promise<Listed> {
-    const stdin = `rule\nroute show table ${this.#route.table}\n`;
+    const { table, priority, mark } = this.#route;
+    // With one process: it is run again and again.
+    const stdin = `rule\nroute show table ${table}\n`;
     const listing = this.#ip(family, 'listing', { args: ['-j', '-batch', '-'], stdin });
     const text = await listing.catch((error: unknown) => {
       const cause = error instanceof KpngError ? error.cause : undefined;
@@ -180,31 +160,33 @@ export class PolicyRoute {
       if (isEmpty) return cause.stdout;
       throw error;
     });
-    const [rules = [], routes = []] = text
-      .split('\n')
-      .filter((line) => line !== '')
-      .map((line) => JSON.parse(line) as readonly object[]);
-    return { family, rules, routes };
-  }
-
-  /** Throws KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
-  #refuseConflict({ rules, routes }: Listed): void {
-    const { mark, table } = this.#route;
-    const rule = rules.find((each) => each.protocol !== PROTOCOL && overlaps(each, mark));
-    if (rule !== undefined) {
-      throw new KpngError(
-        'KPNG_PORTAL_CONFLICT',
-        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
-          `matches the packets that --portal transparent marks with 0x${mark.toString(16)}; give --portal-mark other bits`,
-      );
-    }
-    const route = routes.find(({ protocol }) => protocol !== PROTOCOL);
-    if (route === undefined) return;
-    throw new KpngError(
-      'KPNG_PORTAL_CONFLICT',
-      `the routing table ${table} has a route of another program to ${route.dst}; give ` +
-        '--portal-route-table another number',
+    const lines = text.split('\n').filter((line) => line !== '');
+    const [rules = [], routes = []] = lines.map((line) => JSON.parse(line) as (Rule & Route)[]);
+    const textOf = (fwmark: number, fwmask: number): string =>
+      `fwmark ${hex(fwmark)}/${hex(fwmask)} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
+    const rule = textOf(mark, mark);
+    const own = rules.flatMap(({ fwmark, fwmask = ALL_BITS, ...each }) => {
+      const isOwn = each.protocol === PROTOCOL && each.table === String(table);
+      if (!isOwn || each.priority !== priority || fwmark === undefined) return [];
+      return textOf(Number(fwmark), Number(fwmask));
+    });
+    const hasRoute = routes.some(
+      ({ type, dst, dev }) =>
+        type === 'local' && (dst === 'default' || dst === '::/0') && dev === 'lo',
     );
+    const route = `table ${table} protocol ${PROTOCOL}`;
+    const deletion = (text: string): string => `rule delete ${text}`;
+    return {
+      family,
+      rules,
+      routes,
+      add: [
+        ...(hasRoute ? [] : [`route add local default dev lo ${route}`]),
+        ...(own.includes(rule) ? [] : [`rule add ${rule}`]),
+      ],
+      replace: own.filter((each) => each !== rule).map(deletion),
+      remove: [...own.map(deletion), ...(hasRoute ? [`route flush ${route}`] : [])],
+    };
   }
 
   async #batch(family: Family, doing: string, commands: readonly string[]): Promise<void> {
@@ -219,6 +201,10 @@ export class PolicyRoute {
   }
 }
 
+function conflict(message: string): KpngError {
+  return new KpngError('KPNG_PORTAL_CONFLICT', message);
+}
+
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
 
 /** Whether a packet with only one of the marks would match the rule of the other. */
@@ -227,4 +213,8 @@ function overlaps({ fwmark, fwmask = ALL_BITS }: Rule, mark: number): boolean {
   const theirs = BigInt(fwmark);
   const ours = BigInt(mark);
   return (ours & BigInt(fwmask)) === theirs || (theirs & ours) === ours;
+}
+
+function hex(bits: number): string {
+  return `0x${bits.toString(16)}`;
 }

@@ -1,12 +1,13 @@
-/** Our table as text: its sets, chains and rules, and scripts for `nft -f -`, each one transaction. */
+/** Our table as text: its sets, their elements, chains and rules, and scripts for `nft -f -`, each one transaction. */
 import { KpngError } from '../../errors.ts';
 import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
+import { networksOf } from '../node-addresses.ts';
+import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import {
   type Element,
   type ElementChange,
   type Elements,
-  FAMILIES,
   type RuleConfig,
 } from '../rules/backend.ts';
 import {
@@ -15,7 +16,6 @@ import {
   DROP_OTHERS,
   DROP_OUTSIDE,
   DROP_OUTSIDE_NODE_PORT,
-  each,
   HEADER,
   hooked,
   OF_NODE,
@@ -68,15 +68,10 @@ const SETS = {
 
 const TRANSPARENT: ReadonlySet<string> = new Set(['listeners', 'canary']);
 
-export type SetKind = keyof typeof SETS;
+type SetKind = keyof typeof SETS;
 type SetName = `${SetKind}${Family}`;
 
-const KINDS = Object.keys(SETS) as readonly SetKind[];
-
-/** All sets, in the order in which they are written. */
-export const SET_NAMES: readonly SetName[] = FAMILIES.flatMap((family) =>
-  KINDS.map((kind) => setName(kind, family)),
-);
+export const KINDS = Object.keys(SETS) as readonly SetKind[];
 
 export function setName(kind: SetKind, family: Family): SetName {
   return `${kind}${family}`;
@@ -89,8 +84,50 @@ export function addressKey(address: string, protocol: Protocol, port: number): s
 }
 
 /** `tcp . 80` */
-export function portKey(protocol: Protocol, port: number): string {
+function portKey(protocol: Protocol, port: number): string {
   return `${protocol === 'TCP' ? 'tcp' : 'udp'} . ${port}`;
+}
+
+export function proxyPortElement({ family, protocol, port }: ProxyPort): Element {
+  return { set: setName('proxy-ports', family), key: portKey(protocol, port), value: '' };
+}
+
+export function listenerElement({ family, port }: ProxyPort): Element {
+  return { set: setName('listeners', family), key: 'tcp', value: String(port) };
+}
+
+/** `unchanged`: packets keep their destination. */
+export function elementsOfRedirect(
+  { family, portal, proxyPort, drops = false }: Redirect,
+  unchanged: boolean,
+): Element[] {
+  const { address, protocol, port, sourceRanges, clusterClients } = portal;
+  const isNodePort = address === undefined;
+  const key = isNodePort ? portKey(protocol, port) : addressKey(address, protocol, port);
+  const element = (kind: SetKind, value = '', suffix = ''): Element => ({
+    set: setName(kind, family),
+    key: key + suffix,
+    value,
+  });
+  const withNetworks = (kind: SetKind, networks: readonly string[]): Element[] =>
+    networksOf(networks, family).map((network) => element(kind, '', ` . ${network}`));
+  const elements: Element[] = [];
+  if (proxyPort !== undefined) {
+    const value = unchanged ? '' : String(proxyPort);
+    elements.push(element(isNodePort ? 'node-ports' : 'services', value));
+  } else if (!drops) elements.push(element(isNodePort ? 'empty-node-ports' : 'empty'));
+  const isClosed = drops && proxyPort === undefined && !isNodePort;
+  if (drops && !isClosed) {
+    elements.push(
+      element(isNodePort ? 'no-local-node-ports' : 'no-local'),
+      ...withNetworks(isNodePort ? 'node-port-pods' : 'pods', clusterClients?.networks ?? []),
+    );
+  }
+  if (isNodePort || (sourceRanges.length === 0 && !isClosed)) return elements;
+  // Without an allowed network of the family, no client is admitted.
+  elements.push(element('guarded'));
+  if (!isClosed) elements.push(...withNetworks('allowed', sourceRanges));
+  return elements;
 }
 
 /**
@@ -130,21 +167,21 @@ direct
   meta nfproto ipv# ${TO_NODE_PORT} @proxy-ports# goto refuse
 nat-prerouting
   ${hooked('nat', 'prerouting', NAT_PRIORITY)}
-  ${each('jump destination')}
+  meta nfproto ipv# jump destination#
 nat-output
   ${hooked('nat', 'output', NAT_PRIORITY)}
-  ${each('jump destination')}
+  meta nfproto ipv# jump destination#
 filter-prerouting
   ${hooked('filter', 'prerouting', REFUSE_PRIORITY)}
   ct state != new accept
   ct status dnat accept
-  ${each('jump refusal')}
+  meta nfproto ipv# jump refusal#
   iif != lo fib daddr type local jump direct
 filter-output
   ${hooked('filter', 'output', REFUSE_PRIORITY)}
   ct state != new accept
   ct status dnat accept
-  ${each('jump refusal')}
+  meta nfproto ipv# jump refusal#
 `;
 
 /** Rules are added to those of an existing table. */
@@ -177,18 +214,17 @@ function renderSets({ route }: RuleConfig, family: Family): string[] {
   });
 }
 
-/** All elements, also those that do not depend on services, by set. */
-export function elementsBySet(
+/** All elements, also those that do not depend on services. */
+export function allElements(
   { families, nodePortNetworks }: RuleConfig,
   elements: Elements,
-): ReadonlyMap<string, readonly Element[]> {
-  const sets = new Map(elements.bySet());
-  for (const family of families) {
-    const set = setName('node-networks', family);
-    const networks = nodePortNetworks[family].map((key) => ({ set, key, value: '' }));
-    sets.set(set, networks);
-  }
-  return sets;
+): Element[] {
+  const networks = families.flatMap((family) =>
+    nodePortNetworks[family].map((key) => {
+      return { set: setName('node-networks', family), key, value: '' };
+    }),
+  );
+  return [...elements, ...networks];
 }
 
 /**
@@ -196,23 +232,20 @@ export function elementsBySet(
  * refused.
  */
 export function renderFull(table: string, config: RuleConfig, elements: Elements): string {
-  const text = [renderRemoval(table), renderTable(table, config)];
-  const sets = elementsBySet(config, elements);
-  for (const set of SET_NAMES) {
-    const entries = sets.get(set)?.map(({ key, value }) => entry(key, value));
-    text.push(renderElements('add', table, set, entries));
-  }
-  return text.join('');
+  const changes = allElements(config, elements).map(({ set, key, value }) => {
+    return { set, key, before: undefined, after: value };
+  });
+  return renderRemoval(table) + renderTable(table, config) + renderChanges(table, changes);
 }
 
 /**
  * Turns an existing table into ours, in one transaction: its rules are replaced, and elements that stay are not touched, so
- * that every packet finds them. `before`: what to do first, as `delete chain owner-1234`.
+ * that every packet finds them. `stale`: chains and sets to remove, as `chain owner-1234`.
  */
 export function renderMended(
   table: string,
   config: RuleConfig,
-  before: readonly string[],
+  stale: readonly string[],
   changes: readonly ElementChange[],
 ): string {
   const bridged = `chain inet ${table} ${BRIDGED_CHAIN}\n`;
@@ -220,7 +253,7 @@ export function renderMended(
     `flush table inet ${table}\n`,
     // So that it comes first again.
     ...(config.route === undefined ? [] : [`add ${bridged}`, `delete ${bridged}`]),
-    ...before.map((text) => `${text.replace(/^\w+ \w+/, `$& inet ${table}`)}\n`),
+    ...stale.map((name) => `delete ${name.replace(' ', ` inet ${table} `)}\n`),
     renderTable(table, config),
     renderChanges(table, changes),
   ].join('');
@@ -243,9 +276,10 @@ function renderChanges(table: string, changes: readonly ElementChange[]): string
     return renderElements('delete', table, set, keys);
   });
   const additions = bySet.map(([set, some]) => {
-    const entries = some.flatMap(({ key, after }) =>
-      after === undefined ? [] : [entry(key, after)],
-    );
+    const entries = some.flatMap(({ key, after }) => {
+      if (after === undefined) return [];
+      return after === '' ? key : `${key} : ${after}`;
+    });
     return renderElements('add', table, set, entries);
   });
   return [...removals, ...additions].join('');
@@ -260,12 +294,8 @@ function renderElements(
   verb: 'add' | 'delete',
   table: string,
   set: string,
-  entries: readonly string[] = [],
+  entries: readonly string[],
 ): string {
   if (entries.length === 0) return '';
   return `${verb} element inet ${table} ${set} {\n${entries.join(',\n')}\n}\n`;
-}
-
-function entry(key: string, value: string): string {
-  return value === '' ? key : `${key} : ${value}`;
 }

@@ -15,10 +15,10 @@ import { TRIAL_LIMIT_MS } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
 import { Elements, type TransparentRoute } from '../rules/backend.ts';
 import { openServer, portOf } from '../rules/canary.ts';
-import { nft, removeNftables } from './backend.ts';
+import { nft, removeNftables, type TransparentOptions } from './backend.ts';
 import { PolicyRoute } from './policy-route.ts';
 import { block, HEADER, hooked, MARKING_CHAIN } from './chains.ts';
-import { addressKey, renderFull, setName } from './table.ts';
+import { addressKey, listenerElement, renderFull, setName } from './table.ts';
 
 interface HostChain {
   /** With its family: `inet kpng-userspace`. */
@@ -34,18 +34,14 @@ interface HostChain {
  * changes. Rejects with KPNG_PORTAL_*.
  */
 export async function hostChains(exec: Exec): Promise<HostChain[]> {
-  const chains: HostChain[] = [];
-  let table = '';
-  for (const line of (await nft(exec, 'listing chains', ['list', 'chains'])).split('\n')) {
-    const [, head] = /^table (.+) \{$/.exec(line) ?? [];
-    if (head !== undefined) table = head;
-    const [, name] = /^\tchain (\S+) \{/.exec(line) ?? [];
-    if (name !== undefined) chains.push({ table, name, hook: undefined, policy: undefined });
-    const [, hook, policy] = / hook (\w+) .*?(?:policy (\w+);)?$/.exec(line.trim()) ?? [];
-    const last = chains.pop();
-    if (last !== undefined) chains.push(hook === undefined ? last : { ...last, hook, policy });
-  }
-  return chains;
+  const text = await nft(exec, 'listing chains', ['list', 'chains']);
+  return text.split(/^table /m).flatMap((part) => {
+    const [table = ''] = part.split(' {', 1);
+    const chains = part.matchAll(
+      /^\tchain (\S+) \{\n(?:\t\tcomment .*\n)?(?:.* hook (\w+) .*?(?:policy (\w+);)?$)?/gm,
+    );
+    return Array.from(chains, ([, name = '', hook, policy]) => ({ table, name, hook, policy }));
+  });
 }
 
 /** The portal that wrote a table, and the process; undefined: there is no such table. */
@@ -76,49 +72,34 @@ export function otherMarkingTable(
 const HARMLESS =
   /^(?!xt\b)(?:(?! xt\b).)*\b(?:accept|ACCEPT|return|RETURN|(?:jump|goto|-j|-g) KUBE-FIREWALL)(?: comment ".*")?$/;
 
-/** The chains that the kernel calls at a hook, with their rules as nft lists them. */
-async function* rulesAt(
-  exec: Exec,
-  chains: readonly HostChain[],
-  at: string,
-): AsyncGenerator<{ found: string; policy: string | undefined; rules: string[] }> {
-  for (const { table, name, hook, policy } of chains) {
-    if (hook !== at || !/^(?:ip|ip6|inet) /.test(table)) continue;
-    const found = `chain ${name} of the nftables table ${table}`;
-    const args = ['list', 'chain', ...table.split(' '), name];
-    const lines = (await nft(exec, `listing ${found}`, args)).split('\n');
-    const rules = lines.filter((line) => /^\t\t(?!type |comment )/.test(line));
-    yield { found, policy, rules: rules.map((rule) => rule.trim()) };
-  }
-}
-
-/**
- * What filters packets to this host, if anything: maybe it accepts redirected connections (`ct status dnat`) but not
- * packets that only have the mark.
- */
-export async function inputFilter(
-  exec: Exec,
-  chains: readonly HostChain[],
-): Promise<string | undefined> {
-  for await (const { found, policy, rules } of rulesAt(exec, chains, 'input')) {
-    if (policy === 'drop' || !rules.every((rule) => HARMLESS.test(rule))) return found;
-  }
-  for (const version of ['', '6']) {
-    if (await isFilteredByLegacy(exec, version)) return `ip${version}tables-legacy`;
-  }
-  return undefined;
-}
-
 /** Sets the mark to something that does not depend on what it was, or is iptables' and may do so. */
 const REPLACES_MARK = /\bmeta mark set (?!\(*(?:meta )?mark\b)|\bxt target "(?:CONN)?MARK"/;
 
-/** A chain that may take their mark from packets before they are routed, if any. Rules of iptables-legacy are not seen. */
-export async function markReplacer(
+/**
+ * The chain that may keep marked packets from sockets of this host, if any, as part of a sentence. A filter may accept
+ * redirected connections (`ct status dnat`) but not packets that only have the mark; another chain may take their mark
+ * from packets before they are routed (rules of iptables-legacy are not seen).
+ */
+export async function obstructingChain(
   exec: Exec,
   chains: readonly HostChain[],
 ): Promise<string | undefined> {
-  for await (const { found, rules } of rulesAt(exec, chains, 'prerouting')) {
-    if (rules.some((rule) => REPLACES_MARK.test(rule))) return found;
+  const mayDrop = (what: string): string =>
+    `${what} may drop what transparent delivers; give --portal transparent if it does not`;
+  for (const { table, name, hook = '', policy } of chains) {
+    if (!/^(?:input|prerouting)$/.test(hook) || !/^(?:ip|ip6|inet) /.test(table)) continue;
+    const what = `chain ${name} of the nftables table ${table}`;
+    const args = ['list', 'chain', ...table.split(' '), name];
+    const lines = (await nft(exec, `listing ${what}`, args)).split('\n');
+    const rules = lines.filter((line) => /^\t\t(?!type |comment )/.test(line));
+    const isHarmless = policy !== 'drop' && rules.every((rule) => HARMLESS.test(rule.trim()));
+    if (hook === 'input' && !isHarmless) return mayDrop(what);
+    if (hook === 'prerouting' && rules.some((rule) => REPLACES_MARK.test(rule))) {
+      return `${what} may replace the mark of packets`;
+    }
+  }
+  for (const version of ['', '6']) {
+    if (await isFilteredByLegacy(exec, version)) return mayDrop(`ip${version}tables-legacy`);
   }
   return undefined;
 }
@@ -155,16 +136,13 @@ export function conflictingSetting(root = '/'): string | undefined {
   return `the kernel drops packets from outside as coming from a wrong address: set the sysctl ${setting} to 0`;
 }
 
-export interface TrialOptions {
+interface TrialOptions extends TransparentOptions {
   readonly exec: Exec;
   readonly table: string;
-  readonly route: TransparentRoute;
   readonly families: readonly Family[];
-  /** Makes a transparent socket on a loopback address; resolves with its descriptor. */
-  readonly socket: (family: Family) => Promise<number>;
 }
 
-export type TrialResult = { readonly families: readonly Family[] } | { readonly problem: string };
+type TrialResult = { readonly families: readonly Family[] } | { readonly problem: string };
 
 interface Attempt {
   readonly family: Family;
@@ -221,7 +199,7 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
 /** Removes the table of a trial that was killed; returns whether there was one. Rejects with KPNG_PORTAL_*. */
 export async function removeTrial(exec: Exec, table: string): Promise<boolean> {
   const name = trialTable(table);
-  if (!(await hostChains(exec)).some(({ table: each }) => each === `inet ${name}`)) return false;
+  if (portalIn(await hostChains(exec), name) === undefined) return false;
   await removeNftables(exec, name);
   return true;
 }
@@ -239,21 +217,17 @@ async function prepare(family: Family, socket: TrialOptions['socket']): Promise<
 /** The table of a portal with one service for each family, and a chain that keeps its packets on the host. */
 function render(table: string, route: TransparentRoute, attempts: readonly Attempt[]): string {
   const elements = new Elements();
-  elements.set(
-    'trial',
-    attempts.flatMap(({ family, to: { host, port }, server }) => {
-      const key = addressKey(host, 'TCP', port);
-      return [
-        { set: setName('services', family), key, value: '' },
-        { set: setName('listeners', family), key: 'tcp', value: String(portOf(server)) },
-      ];
-    }),
-  );
-  const none = { 4: undefined, 6: undefined };
+  for (const { family, to, server } of attempts) {
+    const key = addressKey(to.host, 'TCP', to.port);
+    elements.set(`trial ${family}`, [
+      { set: setName('services', family), key, value: '' },
+      listenerElement({ family, protocol: 'TCP', port: portOf(server) }),
+    ]);
+  }
   const config = {
     owner: 'trial',
     families: attempts.map(({ family }) => family),
-    targets: none,
+    targets: { 4: undefined, 6: undefined },
     nodePortNetworks: { 4: [], 6: [] },
     route,
   };
@@ -265,16 +239,17 @@ function render(table: string, route: TransparentRoute, attempts: readonly Attem
 }
 
 async function tryAll(attempts: readonly Attempt[]): Promise<TrialResult> {
-  const families: Family[] = [];
   const outcomes = await Promise.all(attempts.map(async ({ to }) => answerOf(to)));
+  const families: Family[] = [];
   for (const [index, { family, to }] of attempts.entries()) {
-    const outcome = outcomes[index];
     const place = formatHostPort(to);
+    const outcome = outcomes[index];
     if (outcome === place) families.push(family);
     else if (outcome !== undefined) return { problem: `a connection to ${place}: ${outcome}` };
   }
-  if (families.length > 0) return { families };
-  return { problem: 'this host has no route to service addresses' };
+  return families.length > 0
+    ? { families }
+    : { problem: 'this host has no route to service addresses' };
 }
 
 /** The server's answer, or the error; undefined: the host has no route there. */

@@ -1,7 +1,8 @@
 import type { Family } from '../../util/family.ts';
 import type { PortRange } from '../../util/port-range.ts';
-
-export const FAMILIES: readonly Family[] = [4, 6];
+import type { AuditPolicy } from '../bounds.ts';
+import type { Portal } from '../portal.ts';
+import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 
 /** How marked packets are delivered to this host, whatever their destination. */
 export interface TransparentRoute {
@@ -15,6 +16,9 @@ export interface TransparentRoute {
   /** Ports that the kernel chooses for sockets. Default: those that Linux has by default. */
   readonly kernelPorts?: PortRange;
 }
+
+/** Where the sockets that all TCP services share are bound. Nothing from outside reaches these addresses directly. */
+export const SHARED_ADDRESS: Readonly<Record<Family, string>> = { 4: '127.0.0.1', 6: '::1' };
 
 /** Inputs of the rules besides the services. They seldom change; then all rules are rewritten. */
 export interface RuleConfig {
@@ -103,10 +107,7 @@ export class Elements implements Iterable<Element> {
 
   /** The differences from the last write. A key may have moved from one owner to another. */
   changes(): ElementChange[] {
-    const changes = new Map<
-      string,
-      { -readonly [Key in keyof ElementChange]: ElementChange[Key] }
-    >();
+    const changes = new Map<string, ElementChange>();
     for (const before of this.#before.values()) {
       for (const { set, key, value } of before) {
         changes.set(`${set} ${key}`, { set, key, before: value, after: undefined });
@@ -114,9 +115,8 @@ export class Elements implements Iterable<Element> {
     }
     for (const owner of this.#before.keys()) {
       for (const { set, key, value } of this.get(owner)) {
-        const change = changes.get(`${set} ${key}`);
-        if (change !== undefined) change.after = value;
-        else changes.set(`${set} ${key}`, { set, key, before: undefined, after: value });
+        const before = changes.get(`${set} ${key}`)?.before;
+        changes.set(`${set} ${key}`, { set, key, before, after: value });
       }
     }
     return [...changes.values()].filter(({ before, after }) => before !== after);
@@ -127,12 +127,46 @@ export class Elements implements Iterable<Element> {
   }
 }
 
+/** The result of a connection through the rules: accepted, refused at once, or no answer. */
+export type ProbeResult = 'alive' | 'gone' | 'silent';
+
+export interface RuleCanary {
+  /** Opens its ports and returns the elements that redirect to them. Again only after `close`. */
+  open(): Promise<Element[]>;
+  /** Whether the rules of an owner exist: of this process, or of another one that runs. */
+  probe(owner: string): Promise<ProbeResult>;
+  /** Idempotent. */
+  close(): void;
+}
+
+/** A comparison of the rules, or of a part of them, with the last write. */
+export interface Comparison {
+  readonly policy: AuditPolicy;
+  /** The differences; undefined: none visible. */
+  readonly difference: (config: RuleConfig, elements: Elements) => Promise<string | undefined>;
+}
+
 /**
- * Writes elements to the kernel; each call is one transaction and rejects with a `ToolError`. Only reads may overlap.
+ * A kind of rules: how it expresses redirects as elements, and writes these to the kernel. Each such call is one
+ * transaction and rejects with a `ToolError`. Only reads may overlap.
  */
 export interface Backend {
+  readonly kind: Portal['kind'];
   /** What it writes, for messages: `the nftables table inet kpng-userspace`. */
   readonly what: string;
+  /** How to give two processes separate rules, for a message. */
+  readonly apart: string;
+  /** Packets keep their destination, and sockets have it. Absent: they are sent to proxy ports. */
+  readonly route?: TransparentRoute | undefined;
+  readonly comparisons: readonly Comparison[];
+  canary(config: RuleConfig): RuleCanary;
+  elements(
+    name: string,
+    redirects: readonly Redirect[],
+    proxyPorts: readonly ProxyPort[],
+  ): Element[];
+  /** With `route`: the element for the port of the sockets that all TCP services share. */
+  readonly listener?: (port: ProxyPort) => Element;
   /** Replaces all our rules, without a gap. `onlyOwn`: not those of another process; returns its owner then. */
   replace(config: RuleConfig, elements: Elements, onlyOwn: boolean): Promise<string | undefined>;
   /**
@@ -146,8 +180,6 @@ export interface Backend {
   ): Promise<string | undefined>;
   /** Whether the kernel would accept the elements. Does not affect packets. */
   accepts(config: RuleConfig, elements: Elements): Promise<boolean>;
-  /** The differences between the kernel and the last write; undefined: none visible. */
-  difference(config: RuleConfig, elements: Elements): Promise<string | undefined>;
   /** Removes the rules unless another process wrote them. */
   remove(config: RuleConfig): Promise<void>;
 }

@@ -1,40 +1,17 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
-import type { Family } from '../../util/family.ts';
+import { FAMILIES, type Family, WILDCARD } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
-import { type Element, FAMILIES } from './backend.ts';
-
-/** The result of a connection through the rules: accepted, refused at once, or no answer. */
-export type ProbeResult = 'alive' | 'gone' | 'silent';
+import type { Element, ProbeResult, RuleCanary } from './backend.ts';
 
 export interface CanaryAddress {
   readonly address: string;
   readonly port: number;
 }
 
-export interface RuleCanary {
-  /** Opens its ports and returns the elements that redirect to them. Again only after `close`. */
-  open(): Promise<Element[]>;
-  /** Whether the rules of an owner exist: of this process, or of another one that runs. */
-  probe(owner: string): Promise<ProbeResult>;
-  /** Idempotent. */
-  close(): void;
-}
-
-/** The elements for each connection of a canary, in each family. */
-export interface CanaryKind {
-  /** Connections that have to reach the proxy port; the first one identifies the owner. */
-  readonly reached: readonly ((
-    family: Family,
-    at: CanaryAddress,
-    proxyPort: number,
-  ) => Element[])[];
-  /** Connections to a server that the rules have to refuse. */
-  readonly refused?: readonly ((family: Family, at: CanaryAddress) => Element[])[];
-  /** Makes the bound socket of the proxy port. Default: an ordinary one. */
-  readonly socket?: ((family: Family) => Promise<number>) | undefined;
-}
+/** The elements that redirect a connection to the proxy port. */
+type Path = (family: Family, at: CanaryAddress, proxyPort: number) => Element[];
 
 /** Text that a canary's server sends to its clients, followed by its process id. */
 const GREETING = 'kpng-userspace';
@@ -47,31 +24,24 @@ const MAX_GREETING = 64;
  *
  * That is cheaper than listing rules, and tests what clients need. The kernel completes the connection, so a busy
  * process does not matter.
+ *
+ * `paths`: for each connection, in each family; the first one identifies the owner. `socket`: makes the bound socket of
+ * the proxy port, by default an ordinary one.
  */
 export function createCanary(
   owner: string,
   families: readonly Family[],
-  { reached, refused = [], socket }: CanaryKind,
+  paths: readonly Path[],
+  socket: (family: Family) => Promise<number | string> = async (family) => WILDCARD[family],
 ): RuleCanary {
   const servers: Server[] = [];
-  const refusing: CanaryAddress[] = [];
-  const listen = async (at: string | number): Promise<number> => {
-    const server = await openServer(at, () => `${GREETING} ${process.pid}\n`);
-    servers.push(server);
-    return portOf(server);
-  };
   const openIn = async (family: Family): Promise<Element[]> => {
-    const proxyPort = await listen((await socket?.(family)) ?? (family === 4 ? '0.0.0.0' : '::'));
+    const server = await openServer(await socket(family), () => `${GREETING} ${process.pid}\n`);
+    servers.push(server);
     const { address, port } = canaryAddress(owner, family);
-    const elements = reached.flatMap((elementsFor, index) =>
-      elementsFor(family, { address, port: port + index }, proxyPort),
+    return paths.flatMap((elements, index) =>
+      elements(family, { address, port: port + index }, portOf(server)),
     );
-    for (const elementsFor of refused) {
-      const at = { address, port: await listen(address) };
-      refusing.push(at);
-      elements.push(...elementsFor(family, at));
-    }
-    return elements;
   };
   return {
     open: async () => (await Promise.all(families.map(openIn))).flat(),
@@ -79,12 +49,9 @@ export function createCanary(
       const isOwn = asked === owner;
       const places = families.flatMap((family) => {
         const { address, port } = canaryAddress(asked, family);
-        return (isOwn ? reached : [0]).map((_, index) => ({ address, port: port + index }));
+        return (isOwn ? paths : [0]).map((_, index) => ({ address, port: port + index }));
       });
-      const results = await Promise.all([
-        ...places.map(probeAddress),
-        ...(isOwn ? refusing : []).map(probeRefusal),
-      ]);
+      const results = await Promise.all(places.map(probeAddress));
       // Another process may have rules in one family only.
       if (!isOwn && results.includes('alive')) return 'alive';
       if (results.includes('gone')) return 'gone';
@@ -92,7 +59,6 @@ export function createCanary(
     },
     close() {
       for (const server of servers.splice(0)) server.close();
-      refusing.length = 0;
     },
   };
 }
@@ -124,13 +90,6 @@ export function portOf(server: Server): number {
 
 export async function probeAddress(to: CanaryAddress): Promise<ProbeResult> {
   return (await contact(to, false)).result;
-}
-
-/** Where a server listens, only a rule refuses connections. */
-async function probeRefusal(to: CanaryAddress): Promise<ProbeResult> {
-  const found = await probeAddress(to);
-  if (found === 'silent') return found;
-  return found === 'gone' ? 'alive' : 'gone';
 }
 
 /** Connects and, on request, reads the greeting; otherwise resets, which leaves no state in the kernel. */

@@ -2,26 +2,21 @@ import { randomBytes } from 'node:crypto';
 import { KpngError, messageOf } from '../../errors.ts';
 import { Backoff } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
+import { isEqual } from '../../util/compare.ts';
 import type { Family } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import {
   ADDRESS_INTERVAL_MS,
   type AuditPolicy,
-  CANARY_INTERVAL_MS,
+  CANARY_AUDIT,
   CANARY_MISSES,
-  FULL_AUDIT,
   TAKEN_REPORT_MS,
   WRITE_RETRY,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import { Audit, repairInterval } from '../audit.ts';
-import type { PortAllocator } from '../proxy-ports.ts';
-import type { BoundPorts, Portal, PortalProblem } from '../portal.ts';
-import { RedirectPlan, type ProxyPort, type Redirect } from '../redirect-plan.ts';
-import type { Backend, Element, RuleConfig, TransparentRoute } from './backend.ts';
-import type { RuleCanary } from './canary.ts';
+import { Audit } from '../audit.ts';
 import {
   bindAddresses,
   hasBridges,
@@ -29,10 +24,12 @@ import {
   nodePortNetworks,
   targetsOf,
 } from '../node-addresses.ts';
+import type { PortAllocator } from '../proxy-ports.ts';
+import type { BoundPorts, Portal, PortalProblem } from '../portal.ts';
+import { RedirectPlan } from '../redirect-plan.ts';
+import { type Backend, type RuleCanary, type RuleConfig, SHARED_ADDRESS } from './backend.ts';
 import { RuleSet, type Written } from './rule-set.ts';
 import { UdpFlows } from './udp-flows.ts';
-
-export type { RuleCanary } from './canary.ts';
 
 export interface RulePortalOptions {
   readonly allocator: PortAllocator;
@@ -57,38 +54,7 @@ export interface RulePortalOptions {
   readonly clock?: Clock;
   readonly random?: () => number;
   /** Replaces the canary of the rules. */
-  readonly canary?: RuleKind['canary'];
-}
-
-/** How packets reach sockets unchanged. */
-export interface Transparent {
-  readonly route: TransparentRoute;
-  /** Where the sockets that all TCP services share are bound. */
-  readonly addresses: Readonly<Record<Family, string>>;
-  /** The element for their port. */
-  listener(port: ProxyPort): Element;
-}
-
-export interface RuleKind {
-  readonly kind: Portal['kind'];
-  /** How to give two processes separate rules, for a message. */
-  readonly apart: string;
-  /** Maximum interval between checks of the rules. Milliseconds. Default 500. */
-  readonly intervalMs?: number;
-  readonly backend: Backend;
-  /** Packets keep their destination, and sockets have it. Absent: they are sent to proxy ports. */
-  readonly transparent?: Transparent | undefined;
-  /** A comparison of a part of the rules, and its interval. */
-  readonly quickAudit?: {
-    readonly policy: AuditPolicy;
-    readonly difference: Backend['difference'];
-  };
-  elements(
-    name: string,
-    redirects: readonly Redirect[],
-    proxyPorts: readonly ProxyPort[],
-  ): Element[];
-  readonly canary: (config: RuleConfig) => RuleCanary;
+  readonly canary?: Backend['canary'];
 }
 
 /**
@@ -103,11 +69,13 @@ export interface RuleKind {
 export class RulePortal extends RedirectPlan implements Portal {
   readonly kind: Portal['kind'];
   readonly redirects = true;
-  readonly #options: RulePortalOptions;
-  readonly #rules: RuleKind;
+  readonly #backend: Backend;
   readonly #clock: Clock;
-  readonly #interfaces: () => readonly HostAddress[];
-  readonly #nodePortAddresses: readonly string[];
+  /** What depends on the host's addresses. */
+  readonly #hostConfig: (
+    previous?: RuleConfig,
+  ) => Pick<RuleConfig, 'targets' | 'nodePortNetworks' | 'hasBridges'>;
+  readonly #afterStart: RulePortalOptions['afterStart'];
   readonly #set: RuleSet;
   readonly #flows: UdpFlows;
   readonly #canary: RuleCanary;
@@ -123,62 +91,60 @@ export class RulePortal extends RedirectPlan implements Portal {
   #retryAt: number | undefined;
   #canaryOpen = false;
   #misses = 0;
-  /** Time to write one element, measured when all were written. */
-  #perElementMs = 0;
   #removeOnClose: boolean;
-  /** Another process has the rules; not reported at once, as it may be about to replace this one. */
-  #taken: { readonly error: KpngError; readonly reportAt: number } | undefined;
+  /** When to report that another process has the rules: it may be about to replace this one. */
+  #takenReportAt = Infinity;
   #starting: Promise<void> | undefined;
 
   /** Throws KPNG_USAGE for an invalid bind address, RangeError for node port addresses. */
-  constructor(options: RulePortalOptions, rules: RuleKind) {
-    const { nodePortAddresses = [], random = Math.random } = options;
+  constructor(options: RulePortalOptions, backend: Backend) {
+    const { allocator, bindAddress = '0.0.0.0', nodePortAddresses = [], random } = options;
     const { exec = systemExec, clock = systemClock, interfaces = hostAddresses } = options;
-    const { transparent } = rules;
-    const isTransparent = transparent !== undefined;
-    const host = interfaces();
-    const families = hostFamilies(host).filter(
+    const { kind, route } = backend;
+    const isTransparent = route !== undefined;
+    const families = hostFamilies(interfaces()).filter(
       (family) => options.families?.includes(family) ?? true,
     );
-    const bound =
-      transparent === undefined
-        ? bindAddresses(options.bindAddress ?? '0.0.0.0', families)
-        : Object.fromEntries(families.map((family) => [family, transparent.addresses[family]]));
-    super({ allocator: options.allocator, bindAddresses: bound, transparent: isTransparent });
-    this.kind = rules.kind;
-    this.#options = options;
-    this.#rules = rules;
+    const bound = isTransparent
+      ? Object.fromEntries(families.map((family) => [family, SHARED_ADDRESS[family]]))
+      : bindAddresses(bindAddress, families);
+    super(allocator, bound, isTransparent);
+    this.kind = kind;
+    this.#backend = backend;
     this.#clock = clock;
-    this.#interfaces = interfaces;
-    this.#nodePortAddresses = nodePortAddresses;
+    this.#hostConfig = (previous) => {
+      const host = interfaces();
+      return {
+        targets: targetsOf(bound, host, previous?.targets),
+        nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
+        ...(isTransparent && { hasBridges: hasBridges() }),
+      };
+    };
+    this.#afterStart = options.afterStart;
     this.#removeOnClose = options.removeOnClose ?? false;
     this.#config = {
       owner: options.owner ?? randomBytes(6).toString('hex'),
       families,
-      targets: targetsOf(bound, host, undefined),
-      nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
-      ...(transparent !== undefined && { route: transparent.route, hasBridges: hasBridges() }),
+      ...(isTransparent && { route }),
+      ...this.#hostConfig(),
     };
     this.#addressesReadAt = clock.now();
-    this.#set = new RuleSet(rules);
-    this.#flows = new UdpFlows({ portal: this.kind, exec, clock, interfaces, isTransparent });
-    this.#canary = (options.canary ?? rules.canary)(this.#config);
-    this.#retryBackoff = new Backoff(WRITE_RETRY, random);
-    const { backend, quickAudit } = rules;
-    const comparing = (policy: AuditPolicy, compare: Backend['difference']) => ({
-      policy: () => policy,
-      look: async () => {
-        const difference = await this.#set.difference(this.#config, compare);
-        return difference && `${backend.what}: ${difference}`;
-      },
-    });
+    this.#set = new RuleSet(backend);
+    this.#flows = new UdpFlows({ portal: kind, exec, clock, interfaces, isTransparent });
+    this.#canary = options.canary?.(this.#config) ?? backend.canary(this.#config);
+    this.#retryBackoff = new Backoff(WRITE_RETRY, random ?? Math.random);
+    const { comparisons, what } = backend;
+    const audit = (policy: AuditPolicy, look: () => Promise<string | undefined>): Audit =>
+      new Audit({ clock, policy, check: () => this.#repairOf(look) });
     this.#audits = [
-      { policy: () => this.#canaryPolicy(), look: () => this.#lookAtCanary() },
-      comparing(FULL_AUDIT, backend.difference.bind(backend)),
-      ...(quickAudit === undefined ? [] : [comparing(quickAudit.policy, quickAudit.difference)]),
-    ].map(
-      ({ policy, look }) => new Audit({ clock, policy, check: async () => this.#repairOf(look) }),
-    );
+      audit(CANARY_AUDIT, () => this.#lookAtCanary()),
+      ...comparisons.map(({ policy, difference }) =>
+        audit(policy, async () => {
+          const found = await this.#set.difference(this.#config, difference);
+          return found && `${what}: ${found}`;
+        }),
+      ),
+    ];
   }
 
   override problems(): PortalProblem[] {
@@ -194,7 +160,7 @@ export class RulePortal extends RedirectPlan implements Portal {
       for (const name of names) this.#update(name);
       await this.#write();
       for (const audit of this.#audits) audit.start();
-      this.#starting ??= this.#options.afterStart?.(this.#closing.signal);
+      this.#starting ??= this.#afterStart?.(this.#closing.signal);
     });
   }
 
@@ -211,25 +177,26 @@ export class RulePortal extends RedirectPlan implements Portal {
     await Promise.all([...this.#audits.map((audit) => audit.close()), this.#starting]);
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
-      await this.#rules.backend.remove(this.#config);
+      await this.#backend.remove(this.#config);
       // Without the rules, connection tracking would still send clients to closed proxy ports.
       await this.#flows.clear('removed', this.#config.targets);
     });
+    await this.#flows.idle();
     this.#canary.close();
   }
 
   #update(name: string): void {
     const redirects = this.redirectsOf(name);
     const proxyPorts = this.proxyPortsOf(name);
-    this.#set.set(name, this.#rules.elements(name, redirects, proxyPorts));
+    this.#set.set(name, this.#backend.elements(name, redirects, proxyPorts));
     this.#flows.set(name, redirects);
-    const { transparent } = this.#rules;
-    if (transparent === undefined) return;
     // Service ports share these sockets, which therefore need only one element.
+    const { listener } = this.#backend;
+    if (listener === undefined) return;
     for (const each of proxyPorts) {
       const { family, protocol, port } = each;
       if (protocol !== 'TCP' || this.#sharedPorts[family] === port) continue;
-      this.#set.set(`listener ${family}`, [transparent.listener(each)]);
+      this.#set.set(`listener ${family}`, [listener(each)]);
       this.#sharedPorts[family] = port;
     }
   }
@@ -238,34 +205,32 @@ export class RulePortal extends RedirectPlan implements Portal {
     if (this.#canaryOpen) return;
     try {
       this.#set.set('canary', await this.#canary.open());
+      this.#canaryOpen = true;
     } catch (cause) {
       // Some of its ports may be open.
       this.#canary.close();
       const message = `opening the canary's port: ${messageOf(cause)}`;
       throw new KpngError('KPNG_PORTAL_FAILED', message, { cause });
     }
-    this.#canaryOpen = true;
   }
 
   /** `loss`: the damage that it repairs. */
   async #write(loss?: string): Promise<void> {
     const begin = this.#clock.now();
+    const wasTaken = this.#set.taken !== undefined;
     let written: Written | undefined;
     try {
       written = await this.#set.write(this.#config);
-      this.#publishLoss(loss);
     } catch (error) {
       // Only a commit is retried by its caller.
       this.#scheduleRetry();
-      if (error instanceof KpngError && error.code === 'KPNG_PORTAL_TAKEN') {
-        this.#taken ??= { error, reportAt: this.#clock.now() + TAKEN_REPORT_MS };
-      } else {
+      if (this.#set.taken === undefined) {
         this.#publishLoss(loss);
         this.#publishFailure(error);
-      }
+      } else if (!wasTaken) this.#takenReportAt = this.#clock.now() + TAKEN_REPORT_MS;
       throw error;
     }
-    this.#taken = undefined;
+    this.#publishLoss(loss);
     if (this.#set.refused.length === 0) {
       this.#retryAt = undefined;
       this.#retryBackoff.reset();
@@ -274,7 +239,6 @@ export class RulePortal extends RedirectPlan implements Portal {
     }
     if (written === undefined) return;
     const durationMs = this.#clock.now() - begin;
-    if (written.reason === 'start') this.#perElementMs = durationMs / Math.max(1, this.#set.size);
     portalWritten.publish({ portal: this.kind, ...written, durationMs });
     await this.#flows.clear(written.reason, this.#config.targets);
   }
@@ -291,16 +255,10 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.#retryAt ??= this.#clock.now() + this.#retryBackoff.next();
   }
 
-  #canaryPolicy(): AuditPolicy {
-    const { intervalMs = CANARY_INTERVAL_MS } = this.#rules;
-    const interval = repairInterval(intervalMs, this.#perElementMs * this.#set.size);
-    return { intervalMs: interval, goalMs: Infinity, maxMs: interval };
-  }
-
   async #lookAtCanary(): Promise<string | undefined> {
-    const found = await this.#canary.probe(this.#set.takenBy ?? this.#config.owner);
+    const found = await this.#canary.probe(this.#set.taken?.owner ?? this.#config.owner);
     this.#misses = found === 'silent' ? this.#misses + 1 : 0;
-    const { what } = this.#rules.backend;
+    const { what } = this.#backend;
     if (found === 'gone') return `rules of ${what} are gone`;
     if (this.#misses >= CANARY_MISSES) return `rules of ${what} drop packets`;
     if (found === 'alive') await this.#housekeeping().catch(() => undefined);
@@ -328,10 +286,10 @@ export class RulePortal extends RedirectPlan implements Portal {
 
   async #housekeeping(): Promise<void> {
     const now = this.#clock.now();
-    if (this.#set.takenBy !== undefined) {
-      if (this.#taken === undefined || now < this.#taken.reportAt) return;
-      this.#publishFailure(this.#taken.error);
-      this.#taken = { ...this.#taken, reportAt: Infinity };
+    if (this.#set.taken !== undefined) {
+      if (now < this.#takenReportAt) return;
+      this.#takenReportAt = Infinity;
+      this.#publishFailure(this.#set.taken.error);
       return;
     }
     const retry = this.#retryAt !== undefined && now >= this.#retryAt;
@@ -350,14 +308,8 @@ export class RulePortal extends RedirectPlan implements Portal {
   /** Reads the host's addresses; returns whether the rules have to change. */
   #readHost(): boolean {
     this.#addressesReadAt = this.#clock.now();
-    const host = this.#interfaces();
-    const next: RuleConfig = {
-      ...this.#config,
-      targets: targetsOf(this.bindAddresses, host, this.#config.targets),
-      nodePortNetworks: nodePortNetworks(this.#nodePortAddresses, host),
-      ...(this.#rules.transparent !== undefined && { hasBridges: hasBridges() }),
-    };
-    if (JSON.stringify(next) === JSON.stringify(this.#config)) return false;
+    const next = { ...this.#config, ...this.#hostConfig(this.#config) };
+    if (isEqual(next, this.#config)) return false;
     this.#config = next;
     return true;
   }

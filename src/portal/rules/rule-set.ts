@@ -1,10 +1,11 @@
 import { KpngError } from '../../errors.ts';
 import { MAX_TRIALS } from '../bounds.ts';
 import { portalFailed, type PortalWritten } from '../events.ts';
-import type { Portal, PortalProblem } from '../portal.ts';
+import type { PortalProblem } from '../portal.ts';
 import { isAboutContent, type ToolError } from '../exec.ts';
 import {
   type Backend,
+  type Comparison,
   type Element,
   type ElementChange,
   Elements,
@@ -40,18 +41,6 @@ export async function findUnacceptable(
 
 export type Written = Omit<PortalWritten, 'portal' | 'durationMs'>;
 
-export interface RuleSetOptions {
-  readonly kind: Portal['kind'];
-  readonly backend: Backend;
-  /** How to give two processes separate rules: `give each a table of its own`. */
-  readonly apart: string;
-}
-
-interface Refused {
-  readonly elements: readonly Element[];
-  readonly problem: PortalProblem;
-}
-
 /**
  * - `foreign`: another process, or an ended one, wrote the rules
  * - `known`: the kernel has the last write
@@ -66,29 +55,18 @@ type State = 'foreign' | 'known' | 'unknown';
  * Calls of `write` must not overlap.
  */
 export class RuleSet {
-  readonly #options: RuleSetOptions;
+  readonly #backend: Backend;
   readonly #elements = new Elements();
-  readonly #refused = new Map<string, Refused>();
+  /** Service ports that are left out, with their elements. */
+  readonly #refused = new Map<string, { elements: readonly Element[]; problem: PortalProblem }>();
   #state: State = 'foreign';
-  #takenBy: string | undefined;
-  #transactions = 0;
-
-  constructor(options: RuleSetOptions) {
-    this.#options = options;
-  }
-
-  get size(): number {
-    return this.#elements.size();
-  }
-
+  /** The process that writes the rules instead of this one, and the error of all writes meanwhile. */
+  taken: { readonly owner: string; readonly error: KpngError } | undefined;
   /** Counts both the begin and the end of each transaction, so it is odd during one. */
-  get transactions(): number {
-    return this.#transactions;
-  }
+  transactions = 0;
 
-  /** The process that writes the rules instead of this one, if any. */
-  get takenBy(): string | undefined {
-    return this.#takenBy;
+  constructor(backend: Backend) {
+    this.#backend = backend;
   }
 
   get refused(): PortalProblem[] {
@@ -112,24 +90,24 @@ export class RuleSet {
    */
   doubt(): boolean {
     const wasKnown = this.#state === 'known';
-    if (this.#takenBy !== undefined) this.#state = 'foreign';
+    if (this.taken !== undefined) this.#state = 'foreign';
     else if (wasKnown) this.#state = 'unknown';
-    this.#takenBy = undefined;
+    this.taken = undefined;
     return wasKnown;
   }
 
   /** The difference found by `compare`; undefined: none, or the rules are not ours alone. */
   async difference(
     config: RuleConfig,
-    compare: Backend['difference'],
+    compare: Comparison['difference'],
   ): Promise<string | undefined> {
-    const isOurs = this.#state === 'known' && this.#takenBy === undefined;
+    const isOurs = this.#state === 'known' && this.taken === undefined;
     return isOurs ? compare(config, this.#elements) : undefined;
   }
 
   /** Writes the differences; undefined if there are none. Rejects with KPNG_PORTAL_*. */
   async write(config: RuleConfig): Promise<Written | undefined> {
-    if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
+    if (this.taken !== undefined) throw this.taken.error;
     try {
       return await this.#transact(config);
     } catch (error) {
@@ -140,7 +118,6 @@ export class RuleSet {
   }
 
   async #transact(config: RuleConfig): Promise<Written | undefined> {
-    const { backend } = this.#options;
     const isStart = this.#state === 'foreign';
     const changes = isStart ? [] : this.#elements.changes();
     if (this.#state === 'known') {
@@ -148,15 +125,15 @@ export class RuleSet {
       // After a failure, the change may or may not have been applied.
       this.#state = 'unknown';
       try {
-        await this.#unlessTaken(() => backend.change(config, changes, this.#elements));
+        await this.#unlessTaken(() => this.#backend.change(config, changes, this.#elements));
         return this.#written('change', changes);
       } catch (error) {
         if (!isAboutContent(error)) throw error;
       }
     }
-    await this.#unlessTaken(() => backend.replace(config, this.#elements, !isStart));
+    await this.#unlessTaken(() => this.#backend.replace(config, this.#elements, !isStart));
     return isStart
-      ? { ...this.#written('start', []), added: this.size }
+      ? { ...this.#written('start', []), added: this.#elements.size() }
       : this.#written('repair', changes);
   }
 
@@ -169,24 +146,22 @@ export class RuleSet {
   }
 
   async #unlessTaken(transaction: () => Promise<string | undefined>): Promise<void> {
-    this.#transactions += 1;
+    this.transactions += 1;
+    let owner: string | undefined;
     try {
-      this.#takenBy = await transaction();
+      owner = await transaction();
     } finally {
-      this.#transactions += 1;
+      this.transactions += 1;
     }
-    if (this.#takenBy !== undefined) throw await this.#taken(this.#takenBy);
-  }
-
-  async #taken(owner: string): Promise<KpngError> {
-    const { backend, apart } = this.#options;
+    if (owner === undefined) return;
+    const { what, apart } = this.#backend;
     const pid = (await findOwner(owner))?.pid;
     const who = pid === undefined ? 'another process' : `another process (${pid})`;
-    return new KpngError(
-      'KPNG_PORTAL_TAKEN',
-      `${who} writes ${backend.what} now; this process leaves it unchanged while that one runs. ` +
-        `Stop one of them, or ${apart}`,
-    );
+    const message =
+      `${who} writes ${what} now; this process leaves it unchanged while that one runs. ` +
+      `Stop one of them, or ${apart}`;
+    this.taken = { owner, error: new KpngError('KPNG_PORTAL_TAKEN', message) };
+    throw this.taken.error;
   }
 
   /** Finds the service ports that the kernel rejects. Rejects if none of them is to blame. */
@@ -209,13 +184,13 @@ export class RuleSet {
       this.#refused.set(name, { elements: this.#elements.get(name), problem });
       this.#elements.set(name, []);
       const cause = new KpngError(code, message, { cause: error, servicePort: name });
-      portalFailed.publish({ portal: this.#options.kind, error: cause });
+      portalFailed.publish({ portal: this.#backend.kind, error: cause });
     }
   }
 
   #accepts(config: RuleConfig, owners: readonly string[]): Promise<boolean> {
     const some = new Elements();
     for (const owner of owners) some.set(owner, this.#elements.get(owner));
-    return this.#options.backend.accepts(config, some);
+    return this.#backend.accepts(config, some);
   }
 }

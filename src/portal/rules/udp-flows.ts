@@ -1,15 +1,32 @@
 /** UDP flows in the kernel's connection tracking, listed and removed with the program `conntrack`. */
-import { KpngError, messageOf } from '../../errors.ts';
-import type { Clock } from '../../util/clock.ts';
-import type { Family } from '../../util/family.ts';
+import { KpngError } from '../../errors.ts';
+import { pause, type Clock } from '../../util/clock.ts';
+import { FAMILIES, type Family } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
-import { MAX_FLOW_ADDRESSES, MAX_FLOW_COMMANDS, MAX_FLOW_LIST } from '../bounds.ts';
+import { SerialQueue } from '../../util/serial-queue.ts';
+import { FLOW_WAIT_MS, MAX_FLOW_ADDRESSES, MAX_FLOW_COMMANDS, MAX_FLOW_LIST } from '../bounds.ts';
 import { flowsCleared, flowsNotCleared } from '../events.ts';
-import { type Exec, ExecError } from '../exec.ts';
+import { type Exec, ExecError, NOT_PERMITTED, type Tool, toolFailure } from '../exec.ts';
 import type { Portal } from '../portal.ts';
 import type { Redirect } from '../redirect-plan.ts';
-import { type Element, Elements, type RuleConfig } from './backend.ts';
+import { Elements, type RuleConfig } from './backend.ts';
 import type { Written } from './rule-set.ts';
+
+const DOING = 'removing UDP flows from connection tracking';
+
+const CONNTRACK: Tool = {
+  program: 'conntrack',
+  remedy: 'install the package conntrack',
+  diagnoses: [NOT_PERMITTED],
+};
+
+/** UDP portals by `flowKey`, and the proxy port that their flows should be redirected to; empty: none. */
+export type FlowPorts = ReadonlyMap<string, string>;
+
+/** `4 10.0.0.1 53`, or `4 node 30053` for a node port, which is on any address of the node. */
+export function flowKey(family: Family, address: string | undefined, port: number | string) {
+  return `${family} ${address ?? 'node'} ${port}`;
+}
 
 export interface UdpFlowsOptions {
   readonly portal: Portal['kind'];
@@ -22,66 +39,66 @@ export interface UdpFlowsOptions {
 
 export class UdpFlows {
   readonly #options: UdpFlowsOptions;
-  /** `4 10.0.0.1 53` or `4 node 30053`, with the proxy port, or nothing if clients are rejected. */
   readonly #portals = new Elements();
+  /** Those whose flows may be stale, until conntrack runs for them. */
+  #stale = new Map<string, string>();
+  readonly #queue = new SerialQueue();
 
   constructor(options: UdpFlowsOptions) {
     this.#options = options;
   }
 
   set(name: string, redirects: readonly Redirect[]): void {
-    const elements = redirects.flatMap(({ family, portal, proxyPort }): Element[] => {
-      if (portal.protocol !== 'UDP') return [];
-      const key = `${family} ${portal.address ?? 'node'} ${portal.port}`;
-      return [{ set: '', key, value: String(proxyPort ?? '') }];
-    });
-    this.#portals.set(name, elements);
+    const udp = redirects.filter(({ portal }) => portal.protocol === 'UDP');
+    this.#portals.set(
+      name,
+      udp.map(({ family, portal, proxyPort = '' }) => {
+        return {
+          set: '',
+          key: flowKey(family, portal.address, portal.port),
+          value: `${proxyPort}`,
+        };
+      }),
+    );
   }
 
   /**
    * Clears flows that may be stale after a write: of changed portals, or of all when rules were missing or foreign, or
-   * were `removed`. Never rejects: clients that pause are served anyway.
+   * were `removed`. Never rejects: clients that pause are served anyway. What takes longer than `FLOW_WAIT_MS`
+   * continues in the background, since the next rules matter more.
    */
   async clear(after: Written['reason'] | 'removed', targets: RuleConfig['targets']): Promise<void> {
-    const { portal, exec, clock, interfaces, isTransparent } = this.#options;
-    const addresses = isTransparent && after !== 'start' ? [] : this.#stale(after);
+    const ports =
+      after === 'change'
+        ? this.#portals.changes().map(({ key, after: port = '' }) => [key, port] as const)
+        : [...this.#portals].map(
+            ({ key, value }) => [key, after === 'removed' ? '' : value] as const,
+          );
     this.#portals.written();
-    if (addresses.length === 0) return;
+    if (ports.length === 0 || (this.#options.isTransparent && after !== 'start')) return;
+    for (const [key, port] of ports) this.#stale.set(key, port);
+    const cleared = new AbortController();
+    void this.#queue.run(() => this.#clear(targets)).then(() => cleared.abort());
+    await pause(FLOW_WAIT_MS, this.#options.clock, cleared.signal);
+  }
+
+  /** Resolves when all flows are cleared. */
+  idle(): Promise<void> {
+    return this.#queue.idle();
+  }
+
+  async #clear(targets: RuleConfig['targets']): Promise<void> {
+    const { portal, exec, clock, interfaces } = this.#options;
+    const ports = this.#stale;
+    if (ports.size === 0) return;
+    this.#stale = new Map();
     const begin = clock.now();
     const local = new Set(interfaces().map(({ address }) => address));
-    const error = await clearFlows(exec, addresses, local, targets);
+    const error = await clearFlows(exec, ports, local, targets);
     const durationMs = clock.now() - begin;
     if (error !== undefined) flowsNotCleared.publish({ portal, error });
-    else flowsCleared.publish({ portal, addresses: addresses.length, durationMs });
+    else flowsCleared.publish({ portal, addresses: ports.size, durationMs });
   }
-
-  #stale(after: Written['reason'] | 'removed'): FlowAddress[] {
-    if (after === 'change') {
-      return this.#portals.changes().map(({ key, after: now = '' }) => flowAddress(key, now));
-    }
-    return [...this.#portals].map(({ key, value }) =>
-      flowAddress(key, after === 'removed' ? '' : value),
-    );
-  }
-}
-
-function flowAddress(key: string, proxyPort: string): FlowAddress {
-  const [family, address, port] = key.split(' ');
-  return {
-    family: family === '6' ? 6 : 4,
-    address: address === 'node' ? undefined : address,
-    port: Number(port),
-    proxyPort: proxyPort === '' ? undefined : Number(proxyPort),
-  };
-}
-
-export interface FlowAddress {
-  readonly family: Family;
-  /** Undefined: a node port, on any address of the node. */
-  readonly address: string | undefined;
-  readonly port: number;
-  /** The proxy port that flows should be redirected to; undefined: none. */
-  readonly proxyPort: number | undefined;
 }
 
 /** One tracked flow: its original destination, and the answering address. */
@@ -100,29 +117,6 @@ export function* readFlows(text: string): Generator<Flow> {
   for (const { groups } of text.matchAll(FLOW)) yield groups as unknown as Flow;
 }
 
-/** Flows whose destination is wrong, one of each kind. `local`: the addresses of this node. */
-export function staleAmong(
-  addresses: readonly FlowAddress[],
-  flows: Iterable<Flow>,
-  target: string | undefined,
-  local: ReadonlySet<string>,
-): Flow[] {
-  const key = (address: string | undefined, port: number | string): string =>
-    `${address ?? 'node'} ${port}`;
-  const byKey = new Map(addresses.map((place) => [key(place.address, place.port), place]));
-  const stale = new Map<string, Flow>();
-  for (const flow of flows) {
-    const { to, toPort, from, fromPort } = flow;
-    const place =
-      byKey.get(key(to, toPort)) ?? (local.has(to) ? byKey.get(key(undefined, toPort)) : undefined);
-    if (place === undefined) continue;
-    const isRight =
-      Number(fromPort) === place.proxyPort && (target === undefined || from === target);
-    if (!isRight) stale.set(Object.values(flow).join(' '), flow);
-  }
-  return [...stale.values()];
-}
-
 /**
  * Removes stale UDP flows from connection tracking.
  *
@@ -137,51 +131,62 @@ export function staleAmong(
  */
 export async function clearFlows(
   exec: Exec,
-  addresses: readonly FlowAddress[],
+  ports: FlowPorts,
   local: ReadonlySet<string>,
   targets: RuleConfig['targets'] = { 4: undefined, 6: undefined },
 ): Promise<KpngError | undefined> {
   try {
-    const commands = await removals(exec, addresses, targets, local);
+    const commands: string[][] = [];
+    for (const family of FAMILIES) {
+      commands.push(...(await removals(exec, family, ports, targets[family], local)));
+    }
     for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
     const left = commands.length - MAX_FLOW_COMMANDS;
     if (left <= 0) return undefined;
     return new KpngError(
       'KPNG_LIMIT_REACHED',
-      `removing UDP flows: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
+      `${DOING}: ${left} of ${commands.length} removals are left out; these flows end when their clients pause`,
     );
   } catch (cause) {
-    return flowError(cause);
+    const { code, message } = toolFailure(cause, DOING, CONNTRACK);
+    const later = 'flows to the wrong address end when their clients pause';
+    return new KpngError(code, `${message}; ${later}`, { cause });
   }
 }
 
-/** Arguments that remove stale flows but not new ones. */
+/** Arguments that remove the flows of a family with a wrong destination, but not new ones. */
 async function removals(
   exec: Exec,
-  addresses: readonly FlowAddress[],
-  targets: RuleConfig['targets'],
+  family: Family,
+  ports: FlowPorts,
+  target: string | undefined,
   local: ReadonlySet<string>,
 ): Promise<string[][]> {
-  const commands: string[][] = [];
-  for (const [family, mine] of Map.groupBy(addresses, (place) => place.family)) {
-    const all = ['-f', `ipv${family}`, '-p', 'udp'];
-    const isFew = addresses.length <= MAX_FLOW_ADDRESSES;
-    let printed = '';
-    for (const filter of isFew ? mine.map((each) => filterOf(each.port, each.address)) : [[]]) {
-      const args = ['-L', ...all, ...filter];
-      printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;
-    }
-    for (const flow of staleAmong(mine, readFlows(printed), targets[family], local)) {
-      const answering = ['--reply-src', flow.from, '--reply-port-src', flow.fromPort];
-      commands.push(['-D', ...all, ...filterOf(flow.toPort, flow.to), ...answering]);
-    }
+  const mine = [...ports.keys()].filter((key) => key.startsWith(`${family} `));
+  if (mine.length === 0) return [];
+  const all = ['-f', `ipv${family}`, '-p', 'udp'];
+  let printed = '';
+  for (const key of ports.size <= MAX_FLOW_ADDRESSES ? mine : ['']) {
+    const [, address, port] = key.split(' ');
+    const args = ['-L', ...all, ...(port === undefined ? [] : filterOf(port, address))];
+    printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;
   }
-  return commands;
+  const commands = new Map<string, string[]>();
+  for (const { to, toPort, from, fromPort } of readFlows(printed)) {
+    const ofNode = local.has(to) ? ports.get(flowKey(family, undefined, toPort)) : undefined;
+    const port = ports.get(flowKey(family, to, toPort)) ?? ofNode;
+    const isRight = fromPort === port && (target === undefined || from === target);
+    if (port === undefined || isRight) continue;
+    const answering = ['--reply-src', from, '--reply-port-src', fromPort];
+    const args = ['-D', ...all, ...filterOf(toPort, to), ...answering];
+    commands.set(args.join(' '), args);
+  }
+  return [...commands.values()];
 }
 
-function filterOf(port: number | string, address: string | undefined): string[] {
-  const filter = ['--orig-port-dst', String(port)];
-  return address === undefined ? filter : [...filter, '--orig-dst', address];
+function filterOf(port: string, address = 'node'): string[] {
+  const filter = ['--orig-port-dst', port];
+  return address === 'node' ? filter : [...filter, '--orig-dst', address];
 }
 
 async function remove(exec: Exec, args: readonly string[]): Promise<void> {
@@ -190,18 +195,4 @@ async function remove(exec: Exec, args: readonly string[]): Promise<void> {
     const none = / 0 flow entries have been deleted/;
     if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
   });
-}
-
-function flowError(cause: unknown): KpngError {
-  const isExec = cause instanceof ExecError;
-  let code: KpngError['code'] = 'KPNG_PORTAL_FAILED';
-  let what = messageOf(cause);
-  if (isExec && /CAP_NET_ADMIN|not permitted/.test(cause.stderr)) code = 'KPNG_PORTAL_PERMISSION';
-  if (isExec && cause.failure === 'missing') {
-    code = 'KPNG_PORTAL_TOOL_MISSING';
-    what = 'there is no conntrack on the PATH; install the package conntrack';
-  }
-  const message = `removing UDP flows from connection tracking: ${what}`;
-  const later = 'flows to the wrong address end when their clients pause';
-  return new KpngError(code, `${message}; ${later}`, { cause });
 }

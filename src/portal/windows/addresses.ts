@@ -1,7 +1,8 @@
+import { isIP } from 'node:net';
 import { networkInterfaces, uptime } from 'node:os';
 import { KpngError } from '../../errors.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
-import { familyOf, type Family } from '../../util/family.ts';
+import { familyOf } from '../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import {
@@ -10,17 +11,14 @@ import {
   hostHas,
   type HostListing,
   type InterfaceAddresses,
+  type Verb,
 } from '../interface/addresses.ts';
 import {
-  addArgs,
-  deleteArgs,
-  listAddresses,
+  changeArgs,
   MAX_OUTPUT,
-  MAX_SINGLE_FAILURES,
   PROBES_AT_ONCE,
   readConnections,
-  runNetsh,
-  runScript,
+  runAll,
   USABLE_FIRST_WAIT_MS,
   USABLE_MAX_WAIT_MS,
   USABLE_TIMEOUT_MS,
@@ -41,47 +39,41 @@ export interface WindowsInterfaceOptions {
 /**
  * Addresses of a Windows interface, through netsh.
  *
- * Several changes are one script. Binding sockets shows whether it worked, as netsh's messages are localized. After a
- * failure the interface is listed, and the missing changes are made one by one to find out why. Addresses are
- * `store=active`: a boot removes them.
+ * Several changes are one script. Binding sockets shows which addresses there are, as netsh prints in the system's
+ * language. After a failure, the missing changes are made one by one to find out why. Addresses are `store=active`: a
+ * boot removes them.
  */
 export class WindowsInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has: (address: string) => Promise<boolean>;
-  readonly #ledger: AddressLedger;
-  readonly #exec: Exec;
-  readonly #clock: Clock;
-  readonly #host: () => readonly HostAddress[];
+  readonly #options: Required<WindowsInterfaceOptions>;
 
   constructor(options: WindowsInterfaceOptions) {
+    const system = { exec: systemExec, clock: systemClock, has: hostHas, host: hostAddresses };
+    this.#options = { ...system, ...options };
     this.name = options.name;
-    this.has = options.has ?? hostHas;
-    this.#ledger = options.ledger;
-    this.#exec = options.exec ?? systemExec;
-    this.#clock = options.clock ?? systemClock;
-    this.#host = options.host ?? hostAddresses;
+    this.has = this.#options.has;
   }
 
   async open(): Promise<HostListing> {
-    await this.#ledger.load();
-    const noted = this.#ledger.addresses;
-    const families = new Set([4, ...[...noted].map(familyOf)] as const);
-    const present = await this.#list(families);
-    const ours = new Set([...noted].filter((address) => present.has(address)));
-    await this.#ledger.keep(ours);
-    const others = this.#host()
+    // Others stay recorded: they return with the interface.
+    const ours = new Set(await bindable(await this.#recorded(), this.has));
+    const others = this.#options
+      .host()
       .map(({ address, loopback }) => ({ address: canonicalAddress(address), loopback }))
       .filter(({ address }) => !ours.has(address));
     return { ours, others };
   }
 
-  async change(add: readonly string[], remove: readonly string[]): Promise<ChangeOutcome> {
-    const existing = await bindable(add, this.has);
+  async change(verb: Verb, addresses: readonly string[]): Promise<ChangeOutcome> {
+    const noted = this.#options.ledger.addresses;
+    if (verb === 'delete') {
+      const ours = addresses.filter((address) => noted.has(address));
+      return { refused: await this.#remove(ours) };
+    }
+    const existing = await bindable(addresses, this.has);
     const there = new Set(existing);
-    const fresh = add.filter((address) => !there.has(address));
-    const noted = this.#ledger.addresses;
-    const kept = await this.#remove(remove.filter((address) => noted.has(address)));
-    return { existing, refused: new Map([...kept, ...(await this.#add(fresh))]) };
+    return { existing, refused: await this.#add(addresses.filter((each) => !there.has(each))) };
   }
 
   async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
@@ -90,24 +82,29 @@ export class WindowsInterface implements InterfaceAddresses {
       const args = ['-n', '-p', family === 4 ? 'TCP' : 'TCPv6'];
       const command = { file: 'netstat', args, maxOutput: MAX_OUTPUT };
       // Without netstat, the connections end with their address.
-      const printed = await this.#exec(command).catch(() => undefined);
+      const printed = await this.#options.exec(command).catch(() => undefined);
       for (const address of readConnections(printed?.stdout ?? '')) connected.add(address);
     }
     return new Set(addresses.filter((address) => connected.has(address)));
   }
 
   async dispose(): Promise<void> {
-    const { ours } = await this.open();
-    for (const error of (await this.#remove([...ours])).values()) throw error;
+    for (const error of (await this.#remove(await this.#recorded())).values()) throw error;
+  }
+
+  /** The addresses that we have added, as the file says, which may hold anything. */
+  async #recorded(): Promise<string[]> {
+    await this.#options.ledger.load();
+    return [...this.#options.ledger.addresses].filter((address) => isIP(address) !== 0);
   }
 
   /** Resolves with the addresses that could not be added, and why. */
   async #add(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
-    if (addresses.length === 0) return new Map();
-    await this.#ledger.add(addresses);
+    const noted = this.#options.ledger.addresses;
+    await this.#options.ledger.add(addresses);
     const failed = await this.#carryOut('add', addresses);
     const done = addresses.filter((address) => !failed.has(address));
-    const useless = await unusable(done, this.has, this.#clock);
+    const useless = await unusable(done, this.has, this.#options.clock);
     for (const address of useless) {
       const message =
         `${address} was added to the interface ${JSON.stringify(this.name)} and could not be used in time; ` +
@@ -116,71 +113,39 @@ export class WindowsInterface implements InterfaceAddresses {
     }
     // An unusable address must not stay: nothing would remove it later.
     if (useless.length > 0) await this.#carryOut('delete', useless);
-    await this.#ledger.remove([...failed.keys()]);
+    // One that was recorded before may be there, on an interface that is down.
+    await this.#options.ledger.remove([...failed.keys()].filter((address) => !noted.has(address)));
     return failed;
   }
 
   async #remove(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
-    if (addresses.length === 0) return new Map();
     const failed = await this.#carryOut('delete', addresses);
-    await this.#ledger.remove(addresses.filter((address) => !failed.has(address)));
+    await this.#options.ledger.remove(addresses.filter((address) => !failed.has(address)));
     return failed;
   }
 
   /** Adds or removes addresses. Resolves with the failed ones and the reasons. */
-  async #carryOut(
-    verb: 'add' | 'delete',
-    addresses: readonly string[],
-  ): Promise<Map<string, KpngError>> {
-    const argsOf = verb === 'add' ? addArgs : deleteArgs;
+  async #carryOut(verb: Verb, addresses: readonly string[]): Promise<Map<string, KpngError>> {
+    const commands = new Map(addresses.map((each) => [each, changeArgs(verb, each, this.name)]));
     const doing = verb === 'add' ? 'adding' : 'removing';
-    const where = `the interface ${JSON.stringify(this.name)}`;
-    if (addresses.length > 1) {
-      const commands = addresses.map((address) => argsOf(address, this.name));
-      const what = `${doing} ${addresses.length} addresses on ${where}`;
-      if (await runScript(this.#exec, commands, what)) return new Map();
-    }
-    const failed = new Map<string, KpngError>();
-    const left = addresses.length === 1 ? addresses : await this.#notDone(verb, addresses);
-    let last: KpngError | undefined;
-    for (const address of left) {
-      if (last !== undefined && failed.size >= MAX_SINGLE_FAILURES) {
-        failed.set(address, last);
-        continue;
-      }
-      try {
-        const what = `${doing} ${address} on ${where}`;
-        await runNetsh(this.#exec, argsOf(address, this.name), what);
-      } catch (error) {
-        if (!(error instanceof KpngError)) throw error;
-        last = error;
-        failed.set(address, error);
-      }
-    }
-    if (last === undefined || failed.size === 0) return failed;
+    const where = `on the interface ${JSON.stringify(this.name)}`;
+    const all = `${addresses.length} addresses`;
+    const textOf = (address = all): string => `${doing} ${address} ${where}`;
+    const left = (): Promise<string[]> =>
+      verb === 'add'
+        ? unusable(addresses, this.has, this.#options.clock)
+        : bindable(addresses, this.has);
+    const failed = await runAll(this.#options.exec, commands, textOf, left);
+    const [error] = failed.values();
+    if (error === undefined) return failed;
     // A reason unrelated to a single address is reported once.
-    if (last.code !== 'KPNG_PORTAL_FAILED' && failed.size === addresses.length) throw last;
+    if (error.code !== 'KPNG_PORTAL_FAILED' && failed.size === addresses.length) throw error;
     if (verb === 'delete') {
       // An address that another program removed is fine.
-      const still = new Set(await this.#notDone(verb, [...failed.keys()]));
+      const still = new Set(await left());
       for (const address of failed.keys()) if (!still.has(address)) failed.delete(address);
     }
     return failed;
-  }
-
-  /** Those of the addresses that still have to be added or removed. */
-  async #notDone(verb: 'add' | 'delete', addresses: readonly string[]): Promise<string[]> {
-    const present = await this.#list(new Set(addresses.map(familyOf)));
-    return addresses.filter((address) => present.has(address) === (verb === 'delete'));
-  }
-
-  async #list(families: ReadonlySet<Family>): Promise<ReadonlySet<string>> {
-    const present = new Set<string>();
-    for (const family of families) {
-      const listed = await listAddresses(this.#exec, this.name, family);
-      for (const address of listed) present.add(address);
-    }
-    return present;
   }
 }
 

@@ -1,19 +1,19 @@
-import { appendFile, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
-import { renameOver } from '../../util/atomic-file.ts';
+import { writeAtomically } from '../../util/atomic-file.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
 
 /**
  * Records in a file which addresses we added, as Windows has no mark for them.
  *
  * An address is recorded before it is added and erased after its removal, so after a kill there are at most too many
- * records. Records from before a boot do not count. A change appends. Rejects with KPNG_PORTAL_FAILED.
+ * records. Records from before a boot do not count. Rejects with KPNG_PORTAL_FAILED.
  */
 export class AddressLedger {
   readonly #path: string;
   readonly #bootedAt: () => number;
-  #addresses = new Set<string>();
+  #addresses: ReadonlySet<string> = new Set();
 
   /** `bootedAt`: boot time, milliseconds since 1970; constant for records that outlive a boot. */
   constructor(path: string, bootedAt: () => number) {
@@ -33,34 +33,31 @@ export class AddressLedger {
         return '';
       }),
     );
-    this.#addresses = readLedger(text, this.#bootedAt());
-  }
-
-  async keep(addresses: Iterable<string>): Promise<void> {
-    this.#addresses = new Set(addresses);
-    const lines = [...this.#addresses].map((address) => `+${address}\n`);
-    await this.#attempt('writing', async () => {
-      await mkdir(dirname(this.#path), { recursive: true });
-      const next = `${this.#path}.new`;
-      await writeFile(next, `${header(this.#bootedAt())}\n${lines.join('')}`);
-      await renameOver(next, this.#path);
-    });
+    const [header = '', ...lines] = text.trimEnd().split('\n');
+    const booted = Number(/^kpng-userspace addresses, booted (\d+)$/.exec(header)?.[1]);
+    const isValid = Math.abs(booted - this.#bootedAt()) <= BOOT_TOLERANCE_MS;
+    this.#addresses = new Set(isValid ? lines : []);
   }
 
   async add(addresses: readonly string[]): Promise<void> {
-    for (const address of addresses) this.#addresses.add(address);
-    await this.#append('+', addresses);
+    if (addresses.length > 0) await this.keep([...this.#addresses, ...addresses]);
   }
 
   async remove(addresses: readonly string[]): Promise<void> {
-    for (const address of addresses) this.#addresses.delete(address);
-    await this.#append('-', addresses);
+    const removed = new Set(addresses);
+    if (removed.size === 0) return;
+    await this.keep([...this.#addresses].filter((address) => !removed.has(address)));
   }
 
-  async #append(sign: string, addresses: readonly string[]): Promise<void> {
-    if (addresses.length === 0) return;
-    const lines = addresses.map((address) => `${sign}${address}\n`).join('');
-    await this.#attempt('writing', () => appendFile(this.#path, lines));
+  /** Erases all others. */
+  async keep(addresses: Iterable<string>): Promise<void> {
+    this.#addresses = new Set(addresses);
+    const header = `kpng-userspace addresses, booted ${Math.round(this.#bootedAt())}\n`;
+    const lines = [...this.#addresses].map((address) => `${address}\n`);
+    await this.#attempt('writing', async () => {
+      await mkdir(dirname(this.#path), { recursive: true });
+      await writeAtomically(this.#path, [header, ...lines]);
+    });
   }
 
   async #attempt<T>(doing: string, action: () => Promise<T>): Promise<T> {
@@ -71,24 +68,6 @@ export class AddressLedger {
       throw new KpngError('KPNG_PORTAL_FAILED', `${doing} ${what}: ${messageOf(cause)}`, { cause });
     }
   }
-}
-
-function header(bootedAt: number): string {
-  return `kpng-userspace addresses 1, booted ${Math.round(bootedAt)}`;
-}
-
-/** The last line may be truncated after a power failure, and has no end then. Records of what is gone have no effect. */
-function readLedger(text: string, bootedAt: number): Set<string> {
-  const [first = '', ...lines] = text.split('\n').slice(0, -1);
-  const addresses = new Set<string>();
-  const booted = Number(/^kpng-userspace addresses 1, booted (\d+)$/.exec(first)?.[1]);
-  if (!(Math.abs(booted - bootedAt) <= BOOT_TOLERANCE_MS)) return addresses;
-  for (const line of lines) {
-    const address = line.slice(1);
-    if (line.startsWith('+')) addresses.add(address);
-    else if (line.startsWith('-')) addresses.delete(address);
-  }
-  return addresses;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;

@@ -3,9 +3,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { isIPv4, isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Family, familyOf } from '../../util/family.ts';
+import { KpngError } from '../../errors.ts';
+import { familyOf } from '../../util/family.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import { canonicalAddress } from '../interface/addresses.ts';
+import { canonicalAddress, type Verb } from '../interface/addresses.ts';
 import { ADDRESS_WRITE_MS } from '../bounds.ts';
 import { type Exec, ExecError, quoted, runTool, type Tool, toolFailure } from '../exec.ts';
 
@@ -56,35 +57,20 @@ const NETSH: Tool = {
 };
 
 /**
- * Adds an address as a network of its own, until the next boot, never as a source address. Older netsh accepts a
- * prefix length only for IPv6.
+ * Adds an address as a network of its own, until the next boot, never as a source address, or deletes it. Older netsh
+ * accepts a prefix length only for IPv6.
  */
-export function addArgs(address: string, name: string): string[] {
-  const added = ['skipassource=true', 'store=active'];
-  return familyOf(address) === 4
-    ? [...changeArgs('add', address, name), 'mask=255.255.255.255', ...added]
-    : [...changeArgs('add', `${address}/128`, name), ...added];
-}
-
-export function deleteArgs(address: string, name: string): string[] {
-  return [...changeArgs('delete', address, name), 'store=active'];
-}
-
-function changeArgs(verb: 'add' | 'delete', address: string, name: string): string[] {
-  const [family, key] = address.includes(':') ? ['ipv6', 'interface'] : ['ipv4', 'name'];
-  return ['interface', family, verb, 'address', `${key}=${name}`, `address=${address}`];
-}
-
-/** The addresses of an interface, of one family. Rejects with KPNG_PORTAL_*, also for an unknown interface. */
-export async function listAddresses(exec: Exec, name: string, family: Family): Promise<string[]> {
-  // For IPv4 as kube-proxy's winuserspace did.
-  const args =
-    family === 4
-      ? ['interface', 'ipv4', 'show', 'address', `name=${name}`]
-      : ['interface', 'ipv6', 'show', 'addresses', `interface=${name}`];
-  const doing = `listing the IPv${family} addresses of the interface ${JSON.stringify(name)}`;
-  const printed = await runNetsh(exec, args, doing);
-  return family === 4 ? readIpv4Listing(printed) : readIpv6Listing(printed);
+export function changeArgs(verb: Verb, address: string, name: string): string[] {
+  const isIPv4 = familyOf(address) === 4;
+  const where = isIPv4
+    ? ['ipv4', verb, 'address', `name=${name}`]
+    : ['ipv6', verb, 'address', `interface=${name}`];
+  const change = (...more: string[]) => ['interface', ...where, ...more, 'store=active'];
+  if (verb === 'delete') return change(`address=${address}`);
+  const network = isIPv4
+    ? [`address=${address}`, 'mask=255.255.255.255']
+    : [`address=${address}/128`];
+  return change(...network, 'skipassource=true');
 }
 
 /** Runs one command and returns its output. Rejects with KPNG_PORTAL_*; `doing`: the action. */
@@ -94,14 +80,46 @@ export function runNetsh(exec: Exec, args: readonly string[], doing: string): Pr
 }
 
 /**
- * Runs several commands in one process. False: some failed (it is unknown which), or a script cannot express them.
+ * Runs commands in one process. If some fail (it is unknown which), or a script cannot express them, those that are
+ * still `left` are run one by one. Resolves with the failures; after a few, the last one counts for the rest.
  * Rejects with KPNG_PORTAL_* if netsh cannot be run.
  */
-export async function runScript(
+export async function runAll(
+  exec: Exec,
+  commands: ReadonlyMap<string, readonly string[]>,
+  /** Describes one of them, or without a key all. */
+  textOf: (key?: string) => string,
+  left: () => Promise<Iterable<string>>,
+  /** Whether the failure of one of them does not matter. */
+  isFine: (key: string, error: KpngError) => boolean = () => false,
+): Promise<Map<string, KpngError>> {
+  const failed = new Map<string, KpngError>();
+  const isSingle = commands.size === 1;
+  if (!isSingle && (await runScript(exec, [...commands.values()], textOf()))) return failed;
+  let last: KpngError | undefined;
+  for (const key of isSingle ? commands.keys() : await left()) {
+    if (last === undefined || failed.size < MAX_SINGLE_FAILURES) {
+      try {
+        await runNetsh(exec, commands.get(key) ?? [], textOf(key));
+        continue;
+      } catch (error) {
+        if (!(error instanceof KpngError)) throw error;
+        if (isFine(key, error)) continue;
+        last = error;
+      }
+    }
+    failed.set(key, last);
+  }
+  return failed;
+}
+
+/** Runs several commands in one process. False: some failed, or a script cannot express them. */
+async function runScript(
   exec: Exec,
   commands: readonly (readonly string[])[],
   doing: string,
 ): Promise<boolean> {
+  if (commands.length === 0) return true;
   const lines = commands.map(scriptLine);
   if (lines.includes(undefined)) return false;
   let folder: string | undefined;
@@ -109,12 +127,8 @@ export async function runScript(
     folder = await mkdtemp(join(tmpdir(), 'kpng-userspace-'));
     const file = join(folder, 'netsh.txt');
     await writeFile(file, `${lines.join('\r\n')}\r\n`, { mode: 0o600 });
-    await exec({
-      file: 'netsh',
-      args: ['-f', file],
-      timeoutMs: NETSH_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS,
-      maxOutput: MAX_OUTPUT,
-    });
+    const timeoutMs = NETSH_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS;
+    await exec({ file: 'netsh', args: ['-f', file], timeoutMs, maxOutput: MAX_OUTPUT });
     return true;
   } catch (cause) {
     if (cause instanceof ExecError && cause.failure === 'exit') return false;
@@ -129,25 +143,6 @@ export function scriptLine(args: readonly string[]): string | undefined {
   // Scripts are read in the system's code page, and have no way to write a quote.
   if (args.some((arg) => !/^[ !#-~]+$/.test(arg))) return undefined;
   return args.map((arg) => (arg.includes(' ') ? arg.replace(/=(.*)/, '="$1"') : arg)).join(' ');
-}
-
-/** Addresses in `netsh interface ipv4 show address`: alone behind a label, with their network on the next line. */
-export function readIpv4Listing(text: string): string[] {
-  // The text after the first colon of each line; some languages use a wide colon.
-  const values = text.split(/\r?\n/).map((line) => /[:：](.*)/.exec(line)?.[1]?.trim() ?? '');
-  return values.filter((value, index) => {
-    const next = /^([\d.]+)\/\d{1,2}\b/.exec(values[index + 1] ?? '');
-    return isIPv4(value) && isIPv4(next?.[1] ?? '');
-  });
-}
-
-/** The addresses in the output of `netsh interface ipv6 show addresses`, as a table or in detail. */
-export function readIpv6Listing(text: string): string[] {
-  const found = text
-    .split(/\s+/)
-    .map((word) => word.replace(/%.*$/, ''))
-    .filter((word) => isIPv6(word));
-  return [...new Set(found.map(canonicalAddress))];
 }
 
 /** The reserved ports in the output of `netsh interface ipv4 show excludedportrange`. */
@@ -176,16 +171,13 @@ export function readConnections(text: string): Set<string> {
   return local;
 }
 
-interface Teller {
-  info(message: string, keys: Readonly<Record<string, unknown>>): void;
-  warn(message: string, keys: Readonly<Record<string, unknown>>): void;
-}
+type Log = Record<'info' | 'warn', (message: string, keys: Record<string, unknown>) => void>;
 
 /** The ports of a range that Windows has reserved, as Hyper-V does at each boot. None if netsh fails. */
 export async function excludedPorts(
   exec: Exec,
   range: PortRange,
-  log: Teller,
+  log: Log,
 ): Promise<readonly PortRange[]> {
   const found: PortRange[] = [];
   for (const protocol of ['tcp', 'udp']) {
@@ -200,9 +192,9 @@ export async function excludedPorts(
     }
   }
   const within = found
-    .map(({ first, last }) => ({
-      first: Math.max(first, range.first),
-      last: Math.min(last, range.last),
+    .map((each) => ({
+      first: Math.max(each.first, range.first),
+      last: Math.min(each.last, range.last),
     }))
     .filter(({ first, last }) => first <= last);
   if (within.length > 0) {

@@ -1,7 +1,7 @@
 /** The portal with `netsh interface portproxy`: its rules, and the netsh commands that change them. */
 import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { KpngError } from '../../errors.ts';
-import { familyOf } from '../../util/family.ts';
+import { familyOf, isWildcard } from '../../util/family.ts';
 import { type AddressClaim, AddressPortal, type AddressPortalOptions } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
 import { type Exec, ExecError } from '../exec.ts';
@@ -14,7 +14,7 @@ import {
   type ServicePortPortals,
 } from '../portal.ts';
 import type { AddressLedger } from './ledger.ts';
-import { runNetsh, runScript } from './netsh.ts';
+import { runAll, runNetsh } from './netsh.ts';
 
 export type RuleType = 'v4tov4' | 'v4tov6' | 'v6tov4' | 'v6tov6';
 
@@ -26,6 +26,8 @@ export interface ProxyRule {
   readonly port: number;
   readonly toAddress: string;
   readonly toPort: number;
+  /** The service port that it is for; absent: it was listed. */
+  readonly servicePort?: string;
 }
 
 /** The key of a rule, unique in Windows. */
@@ -44,21 +46,15 @@ export function ruleFor(
   toPort: number,
 ): ProxyRule {
   const type = `v${familyOf(address)}tov${familyOf(toAddress)}` as const;
-  const isEvery = address === '0.0.0.0' || address === '::';
-  return { type, address: isEvery ? '*' : address, port, toAddress, toPort };
+  return { type, address: isWildcard(address) ? '*' : address, port, toAddress, toPort };
 }
 
-/** Adds a rule, or changes its target. */
-function addRuleArgs({ type, address, port, toAddress, toPort }: ProxyRule): string[] {
-  const from = [`listenaddress=${address}`, `listenport=${port}`];
-  const to = [`connectaddress=${toAddress}`, `connectport=${toPort}`];
-  return ['interface', 'portproxy', 'add', type, ...from, ...to, 'protocol=tcp'];
-}
-
-function deleteRuleArgs(key: string): string[] {
+/** Adds a rule, or changes its target; without a target, deletes it. */
+function ruleArgs(key: string, rule?: ProxyRule): string[] {
   const [type = '', address, port] = key.split(' ');
-  const from = [`listenaddress=${address}`, `listenport=${port}`];
-  return ['interface', 'portproxy', 'delete', type, ...from, 'protocol=tcp'];
+  const to = rule && [`connectaddress=${rule.toAddress}`, `connectport=${rule.toPort}`];
+  const args = [type, `listenaddress=${address}`, `listenport=${port}`, ...(to ?? [])];
+  return ['interface', 'portproxy', rule === undefined ? 'delete' : 'add', ...args, 'protocol=tcp'];
 }
 
 /** Parses a listing in any language: four columns, two of which are ports. */
@@ -110,7 +106,7 @@ export class RuleStore {
     // Until it has finished, the state is unknown.
     this.#written = undefined;
     await this.#ledger.add(add.map(([key]) => key).filter((key) => !before.has(key)));
-    await this.#run([...remove.map(deleteRuleArgs), ...add.map(([, rule]) => addRuleArgs(rule))]);
+    await this.#run(new Map([...remove.map((key) => [key, undefined] as const), ...add]));
     await this.#ledger.remove(remove);
     this.#written = after;
     return { added: add.length, removed: remove.length, conflicts };
@@ -134,24 +130,20 @@ export class RuleStore {
     return ours;
   }
 
-  async #run(commands: readonly (readonly string[])[]): Promise<void> {
-    const doing = `changing ${commands.length} portproxy rules`;
-    if (commands.length === 0) return;
-    if (commands.length > 1 && (await runScript(this.#exec, commands, doing))) return;
-    // One by one, since a removal may find nothing, and an error has to name its rule.
-    for (const args of commands) {
-      await runNetsh(this.#exec, args, args.slice(1).join(' ')).catch((error: unknown) => {
-        if (!isAbsent(error, args)) throw error;
-      });
-    }
+  /** Changes rules; those without a target are deleted. */
+  async #run(rules: ReadonlyMap<string, ProxyRule | undefined>): Promise<void> {
+    const commands = new Map(Array.from(rules, ([key, rule]) => [key, ruleArgs(key, rule)]));
+    const textOf = (key = ''): string =>
+      commands.get(key)?.slice(1).join(' ') ?? `changing ${rules.size} portproxy rules`;
+    // netsh exits with 1 if there is nothing to remove.
+    const isAbsent = (key: string, { code, cause }: KpngError): boolean => {
+      const isExit = cause instanceof ExecError && cause.failure === 'exit';
+      return isExit && code === 'KPNG_PORTAL_FAILED' && rules.get(key) === undefined;
+    };
+    const left = async () => commands.keys();
+    const [error] = (await runAll(this.#exec, commands, textOf, left, isAbsent)).values();
+    if (error !== undefined) throw error;
   }
-}
-
-/** netsh exits with 1 if there is nothing to remove. */
-function isAbsent(error: unknown, args: readonly string[]): boolean {
-  const cause = error instanceof KpngError ? error.cause : undefined;
-  const failed = cause instanceof ExecError && cause.failure === 'exit';
-  return failed && args[2] === 'delete' && (error as KpngError).code === 'KPNG_PORTAL_FAILED';
 }
 
 export interface PortProxyOptions {
@@ -187,10 +179,6 @@ export class PortProxyPortal extends AddressPortal {
     this.#removeOnClose = removeOnClose;
   }
 
-  portTaken(servicePort: string, listen: ListenSpec): void {
-    this.replacePort(servicePort, listen);
-  }
-
   override problems(): PortalProblem[] {
     return [...super.problems(), ...this.#conflictProblems()];
   }
@@ -213,7 +201,7 @@ export class PortProxyPortal extends AddressPortal {
     held: readonly AddressClaim[],
   ): Listener[] {
     const own = held.filter((claim) => !isRedirected(claim));
-    const redirected = held.filter(isRedirected).map(({ listen }) => this.#listenerFor(listen));
+    const redirected = held.filter(isRedirected).map((claim) => this.#listenerFor(claim));
     return [...super.listenersOf(wanted, own), ...redirected];
   }
 
@@ -249,23 +237,18 @@ export class PortProxyPortal extends AddressPortal {
   #rulesOf(name: string): ProxyRule[] {
     const portOf = this.portsOf(name);
     return this.held(name).flatMap((claim) => {
-      const port = isRedirected(claim) ? portOf(this.#listenerFor(claim.listen)) : undefined;
-      return port === undefined ? [] : [ruleFor(claim, this.proxyAddress, port)];
+      const port = isRedirected(claim) ? portOf(this.#listenerFor(claim)) : undefined;
+      return port === undefined
+        ? []
+        : [{ ...ruleFor(claim, this.proxyAddress, port), servicePort: name }];
     });
   }
 
   #conflictProblems(): PortalProblem[] {
     const [first] = this.#conflicts;
     if (first === undefined) return [];
-    const { address, port, toAddress, toPort } = first;
+    const { address, port, toAddress, toPort, servicePort = '' } = first;
     const listen = portalText({ address, port, protocol: 'TCP' });
-    const owner = [...this.names].find((name) =>
-      this.held(name).some(
-        (claim) =>
-          isRedirected(claim) && claim.port === port && [claim.address, '*'].includes(address),
-      ),
-    );
-    const servicePort = owner ?? listen;
     const message =
       `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
       `(netsh interface portproxy show all; ${toAddress}:${toPort})`;
@@ -274,6 +257,6 @@ export class PortProxyPortal extends AddressPortal {
   }
 }
 
-function isRedirected({ protocol, listen }: AddressClaim): boolean {
-  return protocol === 'TCP' && listen.sourceRanges === undefined;
+function isRedirected({ protocol, sourceRanges }: AddressClaim): boolean {
+  return protocol === 'TCP' && sourceRanges === undefined;
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { LimitSignal } from './limit-signal.ts';
 import { DEFAULT_LIMITS, type LimitName } from '../limits.ts';
 import type { Protocol } from '../spec.ts';
+import { LimitSignal } from './limit-signal.ts';
 
 /**
  * Where the system reports none: Windows has none for sockets; elsewhere Node raises the soft limit to the hard one.
@@ -48,11 +48,14 @@ export class ProcessDescriptors {
   readonly #signals: Readonly<Record<Protocol | 'listeners', LimitSignal>>;
   readonly #used: Record<Protocol, number> = { TCP: 0, UDP: 0 };
   readonly #held: Record<Protocol, number> = { TCP: 0, UDP: 0 };
+  readonly #usedElsewhere: () => number;
   #spare = 0;
 
-  constructor(options: { limit: number; reserve: number }) {
+  /** `usedElsewhere`: by the relays and sessions of other threads that share the limit. */
+  constructor(options: { limit: number; reserve: number; usedElsewhere?: () => number }) {
     this.#limit = options.limit;
     this.#reserve = options.reserve;
+    this.#usedElsewhere = options.usedElsewhere ?? (() => 0);
     const signal = (most: () => number) => new LimitSignal('reserved-descriptors', most);
     this.#signals = {
       TCP: signal(() => this.#limitOf('TCP')),
@@ -62,7 +65,7 @@ export class ProcessDescriptors {
   }
 
   get used(): number {
-    return this.#used.TCP + this.#used.UDP;
+    return this.#used.TCP + this.#used.UDP + this.#usedElsewhere();
   }
 
   get capacity(): number {
@@ -110,8 +113,8 @@ export class ProcessDescriptors {
     return true;
   }
 
-  releaseListener(protocol: Protocol = 'TCP'): void {
-    this.#held[protocol] -= 1;
+  releaseListener(protocol: Protocol = 'TCP', count = 1): void {
+    this.#held[protocol] -= count;
     this.#signals.listeners.freed(this.#listeners);
     this.release(0);
   }

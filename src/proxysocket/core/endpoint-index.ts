@@ -2,10 +2,10 @@ import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { EndpointSnapshot } from '../inspect.ts';
 import { LinkedList, ListNode } from '../../util/linked-list.ts';
 
-export type EndpointUse = Pick<EndpointSnapshot, 'active' | 'bytesIn' | 'bytesOut'>;
+type EndpointUse = Pick<EndpointSnapshot, 'active' | 'bytesIn' | 'bytesOut'>;
 
 /** Finds the connections or sessions of an endpoint. Adding and removing take constant time. */
-export class EndpointIndex<T> {
+export class EndpointIndex<T extends Omit<EndpointUse, 'active'>> {
   readonly #all = new LinkedList<T>();
   /** Weak, so entries need no removal when the last connection of an endpoint ends. */
   readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
@@ -23,16 +23,12 @@ export class EndpointIndex<T> {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
-  useOf(
-    endpoint: BalancerEndpoint,
-    carried: (item: T) => Omit<EndpointUse, 'active'> | undefined,
-  ): EndpointUse {
+  useOf(endpoint: BalancerEndpoint): EndpointUse {
     const list = this.#byEndpoint.get(endpoint);
     let [bytesIn, bytesOut] = [0, 0];
     for (const item of list ?? []) {
-      const each = carried(item);
-      bytesIn += each?.bytesIn ?? 0;
-      bytesOut += each?.bytesOut ?? 0;
+      bytesIn += item.bytesIn;
+      bytesOut += item.bytesOut;
     }
     return { active: list?.size ?? 0, bytesIn, bytesOut };
   }
@@ -50,17 +46,17 @@ export function endpointSnapshot(
   now: number,
   { active, bytesIn, bytesOut }: EndpointUse = { active: 0, bytesIn: 0, bytesOut: 0 },
 ): EndpointSnapshot {
-  const snapshot = { servicePort, endpoint: text, active, bytesIn, bytesOut };
-  if (recorded === undefined) return { ...snapshot, failing: false, connections: 0, errors: 0 };
-  const { connections, errors, connectMs, connectedAt, failingSince, lastError } = recorded;
+  const { connectMs, connectedAt, failingSince, lastError } = recorded ?? {};
   const ago = (at: number | undefined) => (at === undefined ? undefined : now - at);
   return {
-    ...snapshot,
-    connections,
-    errors,
+    servicePort,
+    endpoint: text,
+    active,
+    connections: recorded?.connections ?? 0,
+    errors: recorded?.errors ?? 0,
     connectMs,
-    bytesIn: bytesIn + recorded.bytesIn,
-    bytesOut: bytesOut + recorded.bytesOut,
+    bytesIn: bytesIn + (recorded?.bytesIn ?? 0),
+    bytesOut: bytesOut + (recorded?.bytesOut ?? 0),
     failing: failingSince !== undefined,
     failingMs: ago(failingSince),
     connectedAgoMs: ago(connectedAt),

@@ -28,20 +28,18 @@ const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
 let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
 
-/**
- * Keeps sockets for listeners of this thread, which take them with every client in the queue. `chosen`: ports for
- * listeners that let the kernel choose, by the key of their slot.
- */
-export function offerSockets(
-  offered: readonly InheritedSocket[],
-  chosen: Iterable<readonly [key: string, port: number]>,
-): void {
+/** Keeps sockets for listeners of this thread, which take them with every client in the queue. */
+export function offerSockets(offered: readonly InheritedSocket[]): void {
   for (const { protocol, address, port, fd } of offered) {
     const key = addressKey(protocol, address, port);
     const list = sockets.get(key);
     if (list === undefined) sockets.set(key, [fd]);
     else list.push(fd);
   }
+}
+
+/** Keeps ports for listeners that let the kernel choose, by the key of their slot. */
+export function offerPorts(chosen: Iterable<readonly [key: string, port: number]>): void {
   for (const [key, port] of chosen) ports.set(key, port);
 }
 
@@ -50,11 +48,8 @@ export function keepInherited(
   listeners: readonly PreviousListener[],
 ): void {
   received = inherited.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
-  const chosen = listeners.filter(({ asked }) => asked === 0);
-  offerSockets(
-    inherited,
-    chosen.map(({ key, port }) => [key, port]),
-  );
+  offerSockets(inherited);
+  offerPorts(listeners.map(({ key, port }) => [key, port]));
 }
 
 /** A descriptor for an address, owned by the caller; undefined if there is none. */

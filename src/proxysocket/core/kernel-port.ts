@@ -28,12 +28,12 @@ export function kernelPortRange(
  * Listens on any port of the kernel's range: `previous`, a few random ones, then one chosen by the kernel, which takes
  * Linux 0.5 ms at 10,000 listeners. `open` rejects with the system's error.
  */
-export async function listenOnAnyPort<Listener>(
-  open: (port: number) => Promise<Listener>,
+export async function listenOnAnyPort(
+  open: (port: number) => Promise<void>,
   range: KernelPorts | undefined,
   random: () => number,
   previous?: number,
-): Promise<Listener> {
+): Promise<void> {
   const candidates =
     range === undefined ? [] : Array.from({ length: ATTEMPTS }, () => draw(range, random));
   for (const port of [previous, ...candidates]) {

@@ -1,23 +1,64 @@
+import { isIP } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
+import { KpngError, type ErrorCode } from '../../errors.ts';
+import type { Timer } from '../../util/clock.ts';
+import { formatHostPort } from '../../util/host-port.ts';
+import { listenCode } from '../../util/listen-failure.ts';
 import type { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine } from '../engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
 import { hasInherited, inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
-import {
-  assertPossible,
-  bySlot,
-  claimStatus,
-  isShared,
-  listenFailure,
-  type Claim,
-  type Slot,
-} from './listener-slot.ts';
+import { bySlot, isShared } from './listener-slot.ts';
 import type { LoopGuard } from './loop-guard.ts';
-import { DeadlineQueue } from './timers.ts';
-import type { OwnedListener } from './listener.ts';
-import type { EngineContext, ServicePort } from './service-port.ts';
-import type { ListenerStatus, ListenSpec } from '../spec.ts';
+import type { EngineContext } from './service-port.ts';
+import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
+
+interface Owner {
+  readonly name: string;
+  readonly protocol: Protocol;
+}
+
+/** What listens at an address of a service port. */
+export interface Listener<O extends Owner> {
+  readonly owner: O;
+  readonly listen: ListenSpec;
+  readonly boundPort: number;
+  /** How often it was opened. */
+  readonly count: number;
+  /** Opens one more socket. Rejects with the system's error. */
+  open(spec: ListenSpec): Promise<void>;
+  /** Hands the listener to a service port; new clients are served by it at once. */
+  assign(owner: O, listen: ListenSpec): void;
+  /** A new process has `served` sockets, by inode numbers. */
+  leave?(served: ReadonlySet<number>): void;
+  /** Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Protocol, address and port: one socket can listen there. */
+interface Slot<O extends Owner, L extends Listener<O>> {
+  readonly key: string;
+  readonly protocol: Protocol;
+  /** The service port that needs it; undefined: none does, so it closes. */
+  owner?: O | undefined;
+  /** Traffic and source ranges may change; address and port stay. */
+  listen: ListenSpec;
+  /** Present while it is open. */
+  listener?: L | undefined;
+  /** Present after a failed attempt. */
+  failure?: Failure<O> | undefined;
+}
+
+interface Failure<O> {
+  readonly owner: O;
+  readonly code: ErrorCode;
+  /** The operating system's code. */
+  readonly cause: string;
+  readonly attempts: number;
+  /** When to retry, on the clock. */
+  readonly retryAt: number;
+}
 
 /** Sockets opened or closed in one turn of the event loop: some milliseconds of work. */
 const BATCH_SIZE = 128;
@@ -25,10 +66,10 @@ const BATCH_SIZE = 128;
 /** Times between two attempts to open a listener; the last one is repeated. Milliseconds. */
 const RETRY_MS = [1000, 2000, 4000, 8000, 16_000, 30_000];
 
-interface ListenerTableOptions extends EngineContext {
+interface ListenerTableOptions<O, L> extends Omit<EngineContext, 'limits'> {
   readonly kind: Engine['kind'];
-  readonly listen: (spec: ListenSpec, owner: ServicePort) => Promise<OwnedListener>;
-  readonly loops: LoopGuard;
+  readonly newListener: (listen: ListenSpec, owner: O) => L;
+  readonly loops?: LoopGuard;
   readonly random: () => number;
   /** Of all that uses the table. */
   readonly queue: SerialQueue;
@@ -36,67 +77,88 @@ interface ListenerTableOptions extends EngineContext {
 
 /**
  * Service ports and the addresses that they listen on. `set` records them, `settle` opens and closes sockets: one that
- * any service port still needs is handed over, and every unneeded one is closed before any opens. Of several service
- * ports with one address the first one has it, then the next one.
+ * any service port still needs is handed over, and every unneeded one is closed before any opens. An address is in the
+ * list of one service port, except while it moves within a batch: the one that lists it last has it.
  */
-export class ListenerTable {
-  readonly #options: ListenerTableOptions;
-  readonly #slots = new Map<string, Slot>();
-  readonly #claims = new Map<ServicePort, readonly Claim[]>();
-  readonly #dirty = new Set<Slot>();
-  readonly #retries: readonly DeadlineQueue<Slot>[];
-  readonly #failed = new Set<Slot>();
-  /** Failed slots that are due for a retry, together. */
-  #due: Slot[] = [];
+export class ListenerTable<O extends Owner, L extends Listener<O>> {
+  readonly #options: ListenerTableOptions<O, L>;
+  readonly #slots = new Map<string, Slot<O, L>>();
+  readonly #slotsOf = new Map<O, ReadonlySet<Slot<O, L>>>();
+  readonly #dirty = new Set<Slot<O, L>>();
+  readonly #failed = new Set<Slot<O, L>>();
+  /** The next retry of what failed. */
+  #retry: { readonly at: number; readonly timer: Timer } | undefined;
   readonly #kernelPorts = kernelPortRange();
   #ended = false;
 
-  constructor(options: ListenerTableOptions) {
+  constructor(options: ListenerTableOptions<O, L>) {
     this.#options = options;
-    this.#retries = RETRY_MS.map(
-      (ms) => new DeadlineQueue<Slot>(options.clock, ms, (slot) => this.#retry(slot)),
-    );
   }
 
-  /** Replaces the addresses of a service port. Duplicate ones count once. */
-  set(owner: ServicePort, listen: readonly ListenSpec[]): void {
-    const before = this.#claims.get(owner) ?? [];
-    const claims = Array.from(bySlot(owner, listen), ([key, spec]) => {
-      const kept = before.find(({ slot }) => slot.key === key);
-      const claim = kept ?? this.#claim(key, owner, spec);
-      claim.listen = spec;
-      this.#dirty.add(claim.slot);
-      return claim;
-    });
-    for (const claim of before.filter((each) => !claims.includes(each))) {
-      const { slot } = claim;
-      slot.claims.splice(slot.claims.indexOf(claim), 1);
+  /** Replaces the addresses of a service port; returns whether it leaves one. Duplicate ones count once. */
+  set(owner: O, listen: readonly ListenSpec[]): boolean {
+    let leaves = false;
+    const slots = new Set<Slot<O, L>>();
+    for (const [key, spec] of bySlot(owner, listen)) {
+      const slot: Slot<O, L> = this.#slots.get(key) ?? {
+        key,
+        protocol: owner.protocol,
+        listen: spec,
+      };
+      this.#slots.set(key, slot);
+      slots.add(Object.assign(slot, { owner, listen: spec }));
       this.#dirty.add(slot);
     }
-    if (claims.length > 0) this.#claims.set(owner, claims);
-    else this.#claims.delete(owner);
+    for (const slot of this.#slotsOf.get(owner) ?? []) {
+      if (slots.has(slot) || slot.owner !== owner) continue;
+      leaves = true;
+      slot.owner = undefined;
+      this.#dirty.add(slot);
+    }
+    if (slots.size > 0) this.#slotsOf.set(owner, slots);
+    else this.#slotsOf.delete(owner);
+    return leaves;
+  }
+
+  /** The open listeners of a service port, with what it needs each for. */
+  *openOf(owner: O): Iterable<{ readonly listen: ListenSpec; readonly listener: L }> {
+    for (const { listen, listener } of this.#slotsOf.get(owner) ?? [])
+      if (listener !== undefined) yield { listen, listener };
+  }
+
+  /** All open listeners that are needed, by the key of their slot. */
+  *open(): Iterable<{ readonly key: string; readonly listener: L }> {
+    for (const { key, owner, listener } of this.#slots.values())
+      if (owner !== undefined && listener !== undefined) yield { key, listener };
   }
 
   /** The listeners of a service port, without those that were not tried yet. */
-  statusOf(owner: ServicePort): ListenerStatus[] {
-    return (this.#claims.get(owner) ?? []).flatMap((claim) => claimStatus(claim) ?? []);
+  statusOf(owner: O): ListenerStatus[] {
+    return Array.from(this.#slotsOf.get(owner) ?? []).flatMap((slot): ListenerStatus[] => {
+      const { listen, listener, failure } = slot;
+      if (failure !== undefined)
+        return [{ state: 'failed', listen, code: failure.code, cause: failure.cause }];
+      return listener === undefined
+        ? []
+        : [{ state: 'listening', listen, boundPort: listener.boundPort }];
+    });
   }
 
-  /** Opens and closes sockets to match the claims. Resolves when every new listener was tried once. */
+  /** Opens and closes sockets to match. Resolves when every new listener was tried once. */
   async settle(): Promise<void> {
-    const toClose: Slot[] = [];
-    const toOpen = new Set<Slot>();
+    const toClose: Slot<O, L>[] = [];
+    const toOpen = new Set<Slot<O, L>>();
     for (const slot of this.#dirty) {
-      const [holder] = slot.claims;
-      if (holder === undefined) {
+      const { owner, listener, failure } = slot;
+      if (owner === undefined) {
         this.#slots.delete(slot.key);
-        this.#endFailure(slot);
-        if (slot.state.kind === 'listening') toClose.push(slot);
+        if (listener !== undefined) toClose.push(slot);
         // No service port names it, so only this ends its failure.
-        else if (slot.state.kind === 'failed' && isShared(slot.key))
-          publish(listenerClosed, slot.state.holder.owner, slot.state.holder.listen);
-      } else if (slot.state.kind === 'listening') this.#handOver(slot, holder);
-      else if (slot.state.kind === 'idle' || slot.state.holder !== holder) toOpen.add(slot);
+        else if (failure !== undefined && isShared(slot.key))
+          publish(listenerClosed, failure.owner, slot.listen);
+        this.#endFailure(slot);
+      } else if (listener !== undefined) this.#handOver(slot, listener, owner);
+      else if (failure?.owner !== owner) toOpen.add(slot);
     }
     this.#dirty.clear();
     await this.#inBatches(toClose, async (slot) => this.#close(slot));
@@ -107,11 +169,16 @@ export class ListenerTable {
   /** Closes all, shared sockets in this turn: it is not known any more whose their clients are. Idempotent. */
   async close(): Promise<void> {
     this.end();
-    const open = [...this.#slots.values()].filter(({ state }) => state.kind === 'listening');
+    const open = [...this.#slots.values()].filter(({ listener }) => listener !== undefined);
     open.sort((one, other) => Number(isShared(other.key)) - Number(isShared(one.key)));
     this.#slots.clear();
-    this.#claims.clear();
+    this.#slotsOf.clear();
     await this.#inBatches(open, async (slot) => this.#close(slot));
+  }
+
+  /** A new process has `served` sockets, by inode numbers. */
+  leave(served: ReadonlySet<number>): void {
+    for (const { listener } of this.#slots.values()) listener?.leave?.(served);
   }
 
   /** Opens nothing more, not even the rest of the current batch. */
@@ -120,137 +187,128 @@ export class ListenerTable {
     for (const slot of this.#failed) this.#endFailure(slot);
   }
 
-  #claim(key: string, owner: ServicePort, listen: ListenSpec): Claim {
-    let slot = this.#slots.get(key);
-    if (slot === undefined) {
-      const { address, port } = listen;
-      const { protocol } = owner;
-      slot = { key, protocol, address, port, claims: [], state: { kind: 'idle' } };
-      this.#slots.set(key, slot);
-    }
-    const claim = { slot, owner, listen };
-    slot.claims.push(claim);
-    return claim;
-  }
-
-  #handOver(slot: Slot, holder: Claim): void {
-    const { state } = slot;
-    if (state.kind !== 'listening') return;
-    const { owner, listen } = holder;
-    const { listeners, holder: before } = state;
-    if (holder === before && listen === state.listen) return;
-    for (const each of listeners) each.assign(owner, listen);
+  #handOver(slot: Slot<O, L>, listener: L, owner: O): void {
+    const { listen: spec } = slot;
+    const { owner: before, listen } = listener;
+    if (owner === before && spec === listen) return;
+    listener.assign(owner, spec);
     this.#noteOwner(slot, owner);
-    slot.state = { ...state, holder, listen };
-    if (owner.name === before.owner.name) return;
-    publish(listenerClosed, before.owner, state.listen);
-    publish(listenerOpened, owner, listen);
+    if (owner.name === before.name) return;
+    publish(listenerClosed, before, listen);
+    publish(listenerOpened, owner, spec);
   }
 
-  async #open(slot: Slot): Promise<void> {
-    const [holder] = slot.claims;
-    if (this.#ended || holder === undefined) return;
-    const { owner, listen } = holder;
-    const { protocol, key } = slot;
+  async #open(slot: Slot<O, L>): Promise<void> {
+    const { owner, listen, key, protocol } = slot;
+    if (this.#ended || owner === undefined) return;
     const { descriptors, kind, random } = this.#options;
-    const opened: OwnedListener[] = [];
-    const open = async (port: number, group = listen.group): Promise<OwnedListener> => {
-      const spec = { ...listen, port, ...(group && { group }) };
-      const listener = await this.#options.listen(spec, owner);
-      opened.push(listener);
-      return listener;
-    };
+    const listener = this.#options.newListener(listen, owner);
+    const open = (port: number): Promise<void> => listener.open({ ...listen, port });
     let acquired = 0;
     const acquire = (): boolean => {
-      const isFree = isShared(key) || descriptors.acquireListener(protocol);
+      const isFree = descriptors.acquireListener(protocol);
       if (isFree) acquired += 1;
       return isFree;
     };
     try {
       assertPossible(kind, listen);
-      if (!acquire()) throw Object.assign(new Error('no descriptor'), { code: 'EMFILE' });
-      const { boundPort } =
-        listen.port === 0
-          ? await listenOnAnyPort(open, this.#kernelPorts, random, inheritedPort(key))
-          : await open(listen.port);
-      const group = listen.group && { ...listen.group, missing: 0 };
+      if (!acquire()) throw failure('EMFILE', 'no descriptor');
+      if (listen.port === 0)
+        await listenOnAnyPort(open, this.#kernelPorts, random, inheritedPort(key));
+      else await open(listen.port);
+      const { boundPort } = listener;
       // An old process with more workers had a socket for each. Clients in their queues would be reset.
-      while (hasInherited(protocol, listen.address, boundPort) && acquire())
-        await open(boundPort, group);
-      this.#endFailure(slot);
-      slot.state = { kind: 'listening', listeners: opened, boundPort, holder, listen };
-      this.#noteOwner(slot, owner);
-      publish(listenerOpened, owner, listen);
+      while (hasInherited(protocol, listen.address, boundPort) && acquire()) await open(boundPort);
     } catch (error) {
-      await Promise.all(opened.map((each) => each.close()));
-      this.#releaseDescriptors(slot, acquired);
-      this.#fail(slot, holder, error);
+      await listener.close();
+      descriptors.releaseListener(protocol, acquired);
+      this.#fail(slot, owner, error);
+      return;
     }
+    this.#endFailure(slot);
+    slot.listener = listener;
+    this.#noteOwner(slot, owner);
+    publish(listenerOpened, owner, listen);
+    // It was ended meanwhile.
+    if (this.#ended) await this.#close(slot);
   }
 
-  #fail(slot: Slot, holder: Claim, reason: unknown): void {
-    const { owner, listen } = holder;
-    const { error, cause } = listenFailure(owner.name, slot.protocol, listen, reason);
-    const { code } = error;
-    const attempts = slot.state.kind === 'failed' ? slot.state.attempts + 1 : 0;
-    const retries = (this.#retries[attempts] ?? this.#retries.at(-1)) as DeadlineQueue<Slot>;
-    this.#endFailure(slot);
-    const retry = retries.add(slot);
-    slot.state = { kind: 'failed', holder, code, cause, attempts, retry };
+  #fail(slot: Slot<O, L>, owner: O, reason: unknown): void {
+    const { protocol, listen } = slot;
+    const cause = (reason as NodeJS.ErrnoException).code ?? 'UNKNOWN';
+    const code = listenCode(cause);
+    const attempts = slot.failure === undefined ? 0 : slot.failure.attempts + 1;
+    const retryInMs = RETRY_MS[Math.min(attempts, RETRY_MS.length - 1)] ?? 0;
+    const retryAt = this.#options.clock.now() + retryInMs;
+    slot.failure = { owner, code, cause, attempts, retryAt };
     this.#failed.add(slot);
     if (this.#ended) this.#endFailure(slot);
+    else this.#retryFrom(retryAt);
     if (!listenerFailed.hasSubscribers) return;
-    const listener = { servicePort: owner.name, protocol: slot.protocol, listen };
-    listenerFailed.publish({ ...listener, code, error, retryInMs: retries.ms });
+    const { name: servicePort } = owner;
+    const target = formatHostPort({ host: listen.address, port: listen.port });
+    const message = `cannot listen on ${target}/${protocol} for ${servicePort}: ${cause}`;
+    const error = new KpngError(code, message, { cause: reason, servicePort });
+    listenerFailed.publish({ servicePort, protocol, listen, code, error, retryInMs });
   }
 
   /** What is due at the same time is one job. */
-  #retry(slot: Slot): void {
-    if (this.#due.push(slot) > 1) return;
-    // A listener that fails again is an outcome, so this does not reject.
-    void this.#options.queue.run(async () => {
-      const due = this.#due.splice(0).filter(({ state }) => state.kind === 'failed');
-      await this.#inBatches(due, async (slot) => this.#open(slot));
+  #retryFrom(at: number): void {
+    if (this.#retry !== undefined && this.#retry.at <= at) return;
+    const { clock, queue } = this.#options;
+    this.#retry?.timer.cancel();
+    const timer = clock.setTimer(at - clock.now(), () => {
+      this.#retry = undefined;
+      // A listener that fails again is an outcome, so this does not reject.
+      void queue.run(async () => {
+        const now = clock.now();
+        const due = [...this.#failed].filter(({ failure }) => Number(failure?.retryAt) <= now);
+        await this.#inBatches(due, async (slot) => this.#open(slot));
+        for (const { failure } of this.#failed) this.#retryFrom(failure?.retryAt ?? now);
+      });
     });
+    this.#retry = { at, timer };
   }
 
   /** Plans no further attempt. */
-  #endFailure(slot: Slot): void {
+  #endFailure(slot: Slot<O, L>): void {
     this.#failed.delete(slot);
-    if (slot.state.kind === 'failed') slot.state.retry.remove();
+    slot.failure = undefined;
+    if (this.#failed.size > 0) return;
+    this.#retry?.timer.cancel();
+    this.#retry = undefined;
   }
 
-  async #close(slot: Slot): Promise<void> {
-    if (slot.state.kind !== 'listening') return;
-    const { listeners, holder, listen } = slot.state;
+  async #close(slot: Slot<O, L>): Promise<void> {
+    const { listener, protocol } = slot;
+    if (listener === undefined) return;
+    const { owner, listen, count } = listener;
     this.#noteOwner(slot, undefined);
-    slot.state = { kind: 'idle' };
-    await Promise.all(listeners.map((each) => each.close()));
-    this.#releaseDescriptors(slot, listeners.length);
-    publish(listenerClosed, holder.owner, listen);
-  }
-
-  /** Shared sockets are few and not counted. */
-  #releaseDescriptors({ key, protocol }: Slot, count: number): void {
-    if (isShared(key)) return;
-    for (let left = count; left > 0; left -= 1) this.#options.descriptors.releaseListener(protocol);
+    slot.listener = undefined;
+    await listener.close();
+    this.#options.descriptors.releaseListener(protocol, count);
+    publish(listenerClosed, owner, listen);
   }
 
   /** Records whose clients arrive here. Clients of a shared socket have connected to other addresses. */
-  #noteOwner({ key, protocol, address, state }: Slot, owner: ServicePort | undefined): void {
-    if (protocol !== 'TCP' || state.kind !== 'listening' || isShared(key)) return;
-    this.#options.loops.setListener(address, state.boundPort, owner);
+  #noteOwner({ key, protocol, listen, listener }: Slot<O, L>, owner: O | undefined): void {
+    if (protocol !== 'TCP' || listener === undefined || isShared(key)) return;
+    this.#options.loops?.setListener(listen.address, listener.boundPort, owner?.name);
   }
 
   /** Failed slots that shared their port with one that closed: a wildcard overlaps every address. */
-  #retriesFreedBy(closed: readonly Slot[]): Slot[] {
+  #retriesFreedBy(closed: readonly Slot<O, L>[]): Slot<O, L>[] {
     if (closed.length === 0) return [];
-    const ports = new Set(closed.map(({ protocol, port }) => `${protocol} ${port}`));
-    return [...this.#failed].filter(({ protocol, port }) => ports.has(`${protocol} ${port}`));
+    const portOf = ({ protocol, listen }: Slot<O, L>) => `${protocol} ${listen.port}`;
+    const ports = new Set(closed.map(portOf));
+    return [...this.#failed].filter((slot) => ports.has(portOf(slot)));
   }
 
   /** Yields to relays between batches. */
-  async #inBatches(slots: readonly Slot[], work: (slot: Slot) => Promise<void>): Promise<void> {
+  async #inBatches(
+    slots: readonly Slot<O, L>[],
+    work: (slot: Slot<O, L>) => Promise<void>,
+  ): Promise<void> {
     for (let start = 0; start < slots.length; start += BATCH_SIZE) {
       if (start > 0) await setImmediate();
       await Promise.all(slots.slice(start, start + BATCH_SIZE).map(async (slot) => work(slot)));
@@ -258,10 +316,22 @@ export class ListenerTable {
   }
 }
 
+/** Rejects host names, which the socket API would resolve, and what Node has no way to do. */
+function assertPossible(kind: Engine['kind'], { address, transparent }: ListenSpec): void {
+  if (isIP(address) === 0)
+    throw failure('EINVAL', `${JSON.stringify(address)} is not an IP address`);
+  if (kind === 'node' && transparent !== undefined)
+    throw failure('EOPNOTSUPP', 'transparent sockets need --engine linux');
+}
+
+function failure(code: string, message: string): Error {
+  return Object.assign(new Error(message), { code });
+}
+
 function publish(
   channel: typeof listenerOpened,
-  { name, protocol }: ServicePort,
+  { name: servicePort, protocol }: Owner,
   listen: ListenSpec,
 ): void {
-  if (channel.hasSubscribers) channel.publish({ servicePort: name, protocol, listen });
+  if (channel.hasSubscribers) channel.publish({ servicePort, protocol, listen });
 }

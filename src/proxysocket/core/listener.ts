@@ -5,40 +5,50 @@ import { familyOf, type Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
 import { sourceRangeInvalid } from '../events.ts';
 import type { ListenSpec, ServicePortSpec, Traffic } from '../spec.ts';
+import type { Listener } from './listener-table.ts';
 import type { ServicePort } from './service-port.ts';
 
-/** An open socket of a transport, or several at one address. */
+/** An open socket of a transport, or for a wildcard several. */
 export interface Listening {
   readonly boundPort: number;
   /** Resolves when the port is free. Idempotent. */
   close(): Promise<void>;
 }
 
+/** Its listeners are the owners that it calls back. */
+interface ListenTransport<L extends Listening> {
+  listen(spec: ListenSpec, owner: never): Promise<L>;
+}
+
 /** What listeners of both protocols have in common: the service port that has them now, and which clients it admits. */
-export abstract class OwnedListener<L extends Listening = Listening> {
+export abstract class OwnedListener<
+  L extends Listening = Listening,
+> implements Listener<ServicePort> {
   readonly family: Family;
-  protected owner: ServicePort;
-  /** Not the whole specification: there may be 100,000 of them, with long lists. */
-  protected traffic: Traffic;
-  protected listening: L | undefined;
-  readonly #port: number;
-  readonly #all: Set<OwnedListener>;
+  /** Several at one address, if an old process had several. */
+  readonly sockets: L[] = [];
+  owner: ServicePort;
+  listen: ListenSpec;
+  readonly #transport: ListenTransport<L>;
   #trafficOf: (from: ClientIp) => Traffic;
   #admits: SourceFilter | undefined;
 
-  /** Call `open` next. `all`: contains it while it listens. */
-  constructor(spec: ListenSpec, owner: ServicePort, all: Set<OwnedListener>) {
-    this.family = familyOf(spec.address);
+  constructor(listen: ListenSpec, owner: ServicePort, transport: ListenTransport<L>) {
+    this.#transport = transport;
+    this.family = familyOf(listen.address);
     this.owner = owner;
-    this.traffic = spec.traffic;
-    this.#port = spec.port;
-    this.#all = all;
-    this.#trafficOf = trafficRule(owner.name, spec);
-    this.#admits = sourceFilter(owner.name, spec.sourceRanges);
+    this.listen = listen;
+    this.#trafficOf = trafficRule(owner.name, listen);
+    this.#admits = sourceFilter(owner.name, listen.sourceRanges);
   }
 
+  get count(): number {
+    return this.sockets.length;
+  }
+
+  /** 0 before it is open. */
   get boundPort(): number {
-    return this.listening?.boundPort ?? this.#port;
+    return this.sockets[0]?.boundPort ?? 0;
   }
 
   admits(from: ClientIp): boolean {
@@ -49,23 +59,20 @@ export abstract class OwnedListener<L extends Listening = Listening> {
     return this.#trafficOf(from);
   }
 
-  async open(opening: Promise<L>): Promise<void> {
-    this.listening = await opening;
-    this.#all.add(this);
+  async open(spec: ListenSpec): Promise<void> {
+    this.sockets.push(await this.#transport.listen(spec, this as never));
   }
 
-  /** Hands the listener to a service port; new clients are served by it at once. */
-  assign(owner: ServicePort, spec: ListenSpec): void {
+  assign(owner: ServicePort, listen: ListenSpec): void {
     this.owner = owner;
-    this.traffic = spec.traffic;
-    this.#trafficOf = trafficRule(owner.name, spec);
-    this.#admits = sourceFilter(owner.name, spec.sourceRanges);
+    this.listen = listen;
+    this.#trafficOf = trafficRule(owner.name, listen);
+    this.#admits = sourceFilter(owner.name, listen.sourceRanges);
   }
 
   /** TCP relays live on; UDP sessions end, since their answers leave through the listener. Idempotent. */
   async close(): Promise<void> {
-    this.#all.delete(this);
-    await this.listening?.close();
+    await Promise.all(this.sockets.splice(0).map((socket) => socket.close()));
   }
 }
 

@@ -2,17 +2,9 @@ import type { RoundRobinBalancer } from '../../roundrobin/balancer.ts';
 import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import { countedIn, newCounters, type Activity, type ServicePortCounters } from '../counters.ts';
 import type { ServicePortSnapshot } from '../engine.ts';
-import { isUsable } from './endpoint-patch.ts';
 import type { ServicePort } from './service-port.ts';
 import { sourceFilter } from './listener.ts';
-import type {
-  AffinitySpec,
-  EndpointChanges,
-  EndpointSpec,
-  ListenerStatus,
-  ServicePortSpec,
-  Traffic,
-} from '../spec.ts';
+import type { EndpointSpec, ListenerStatus, ServicePortSpec, Traffic } from '../spec.ts';
 
 /**
  * Returns where a service port counts from now on. `slot`: see `EngineChange`. `previous`: where relays count that it has
@@ -28,14 +20,14 @@ const PLAIN: NewCounters = (_, previous) =>
 
 /** The service ports of an engine: those that are set, and those removed that still have relays. */
 export class ServicePortTable {
-  readonly #newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer;
+  readonly #newBalancer: () => RoundRobinBalancer;
   readonly #listenersOf: (owner: ServicePort) => ListenerStatus[];
   readonly #newCounters: NewCounters;
   readonly #present = new Map<string, ServicePort>();
   readonly #draining = new Map<string, ServicePort>();
 
   constructor(
-    newBalancer: (affinity: AffinitySpec) => RoundRobinBalancer,
+    newBalancer: () => RoundRobinBalancer,
     listenersOf: (owner: ServicePort) => ListenerStatus[],
     counters: NewCounters = PLAIN,
   ) {
@@ -61,7 +53,7 @@ export class ServicePortTable {
     owner.proxyProtocol = spec.proxyProtocol;
     owner.announcesClients = sourceFilter(name, spec.proxyProtocolFrom);
     owner.balancer.setAffinity(affinity);
-    return { owner, gone: updateEndpoints(owner, { endpoints }) };
+    return { owner, gone: updateEndpoints(owner, endpoints) };
   }
 
   /** Removes a service port; while relays of it run, it stays in the snapshot. */
@@ -109,12 +101,12 @@ export class ServicePortTable {
     return { servicePorts: this.#present.size + this.#draining.size, counted, active };
   }
 
-  #add({ name, protocol, affinity }: ServicePortSpec, slot: number | undefined): ServicePort {
+  #add({ name, protocol }: ServicePortSpec, slot: number | undefined): ServicePort {
     const previous = this.#draining.get(name);
     this.#draining.delete(name);
     const before = previous?.protocol === protocol ? previous.counters : undefined;
     const counters = this.#newCounters(slot, before);
-    const owner: ServicePort = { name, protocol, balancer: this.#newBalancer(affinity), counters };
+    const owner: ServicePort = { name, protocol, balancer: this.#newBalancer(), counters };
     this.#present.set(name, owner);
     return owner;
   }
@@ -126,20 +118,13 @@ export class ServicePortTable {
   }
 }
 
-/** Replaces or changes the endpoints of a service port; returns the removed ones. */
+/** Replaces the endpoints of a service port; returns the removed ones. */
 export function updateEndpoints(
   owner: ServicePort,
-  change: EndpointChanges | { readonly endpoints: readonly EndpointSpec[] },
+  endpoints: readonly EndpointSpec[],
 ): readonly BalancerEndpoint[] {
-  const { name, balancer } = owner;
-  const admits = (each: EndpointSpec): boolean => isUsable(name, each);
-  // Drained endpoints are not changed by a patch.
-  if ('removed' in change) return balancer.patch(change, admits);
-  const traffic = new Set<Traffic>();
-  for (const { drained = NOT_DRAINED } of change.endpoints)
-    for (const each of drained) traffic.add(each);
-  owner.drained = traffic;
-  return balancer.update(change.endpoints, admits);
+  owner.drained = new Set(endpoints.flatMap(({ drained = NOT_DRAINED }) => drained));
+  return owner.balancer.update(endpoints);
 }
 
 const NOT_DRAINED: readonly Traffic[] = [];

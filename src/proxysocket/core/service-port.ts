@@ -26,6 +26,8 @@ export interface ServicePort {
   announcesClients?: ((client: string) => boolean) | undefined;
   /** Traffic with drained endpoints, the reason why a client finds none. Absent: there are none. */
   drained?: ReadonlySet<Traffic>;
+  /** It was removed; its listeners are about to close. */
+  isGone?: true;
 }
 
 export interface EngineContext {

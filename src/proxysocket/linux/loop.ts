@@ -1,16 +1,22 @@
 import { MAX_TIMER_MS, type Clock, type Timer } from '../../util/clock.ts';
-import type { InheritedSocket } from '../core/inherited.ts';
-import { INTEREST, Poller } from './sys/poller.ts';
+import * as k from './sys/abi.ts';
+import { addressOf, Pinned } from './sys/memory.ts';
 import type { Sys } from './sys/sys.ts';
 
-/** Sockets that were opened for a listener, in the order in which they were bound. */
-export interface OpenedSockets extends Omit<InheritedSocket, 'fd'> {
-  readonly slot: string;
-  /** That of this thread; undefined: it had one already. */
-  readonly own: number | undefined;
-  /** For other threads; removed from this thread's ledger soon. */
-  readonly others: readonly number[];
-}
+/** Events to wait for. Errors and hang-ups always come. */
+export const INTEREST = {
+  /** Readable, reported repeatedly while it lasts. */
+  readable: k.EPOLLIN,
+  /** The end of the stream only, once. */
+  end: (k.EPOLLRDHUP | k.EPOLLET) >>> 0,
+  /** Readable, writable and the end of the stream, reported once per change. */
+  edges: (k.EPOLLIN | k.EPOLLOUT | k.EPOLLRDHUP | k.EPOLLET) >>> 0,
+} as const;
+
+/** Events of one wait at most. */
+const AT_ONCE = 256;
+/** Where the memory of `epoll_ctl` begins, behind that of events. */
+const CHANGE_WORD = AT_ONCE * k.EPOLL_EVENT_WORDS;
 
 /** An owner of a descriptor that is called when it is ready. */
 export interface Pollable {
@@ -23,9 +29,6 @@ export interface Pollable {
 interface LoopOptions {
   /** Called with every bug after the pollable's `failed`. */
   readonly onFault?: (error: unknown) => void;
-  /** Called after every wait, before any event is handled. */
-  readonly onWake?: () => void;
-  readonly onOpened?: (sockets: OpenedSockets) => void;
 }
 
 export interface TurnEnd {
@@ -44,7 +47,11 @@ interface Watched {
  */
 export class Loop {
   readonly sys: Sys;
-  readonly #poller: Poller;
+  readonly clock = new LoopClock();
+  readonly #epoll: number;
+  readonly #events: Pinned;
+  readonly #words: Int32Array;
+  readonly #change: bigint;
   readonly #options: LoopOptions;
   readonly #watched: (Watched | undefined)[] = [];
   readonly #ready: Pollable[] = [];
@@ -52,10 +59,16 @@ export class Loop {
   turns = 0;
   #marks = 0;
 
+  /** Throws the system's error. */
   constructor(sys: Sys, options: LoopOptions = {}) {
     this.sys = sys;
-    this.#poller = new Poller(sys);
     this.#options = options;
+    this.#events = new Pinned(sys.ffi, (CHANGE_WORD + k.EPOLL_EVENT_WORDS) * 4);
+    this.#words = new Int32Array(this.#events.bytes.buffer);
+    this.#change = addressOf(this.#events, CHANGE_WORD * 4);
+    this.#epoll = sys.c.epoll_create1(k.CLOEXEC);
+    if (this.#epoll < 0) throw k.systemError(-this.#epoll, 'epoll_create1');
+    sys.ledger.opened(this.#epoll);
   }
 
   get hasWork(): boolean {
@@ -64,19 +77,13 @@ export class Loop {
 
   watch(fd: number, owner: Pollable, interest: number = INTEREST.edges): number {
     this.#marks = (this.#marks + 1) | 0;
-    const result = this.#poller.add(fd, interest, this.#marks);
+    const result = this.#control(k.EPOLL_CTL_ADD, fd, interest);
     if (result === 0) this.#watched[fd] = { owner, mark: this.#marks };
     return result;
   }
 
-  /** Assigns a watched descriptor to another owner; its interest stays. */
-  handOver(fd: number, owner: Pollable): void {
-    const watched = this.#watched[fd];
-    if (watched !== undefined) this.#watched[fd] = { owner, mark: watched.mark };
-  }
-
   unwatch(fd: number): void {
-    if (this.#forget(fd)) this.#poller.remove(fd);
+    if (this.#forget(fd)) this.#control(k.EPOLL_CTL_DEL, fd, 0);
   }
 
   close(fd: number): void {
@@ -95,32 +102,59 @@ export class Loop {
     this.#ready.push(owner);
   }
 
-  /** Reports the sockets that were opened for a listener of a pool. */
-  opened(sockets: OpenedSockets): void {
-    this.#options.onOpened?.(sockets);
-  }
-
   atTurnEnd(owner: TurnEnd): void {
     this.#turnEnds.push(owner);
   }
 
-  /** Waits once and handles the events; returns their number. `timeoutMs`: -1 for no limit; unused while `hasWork`. */
-  turn(timeoutMs: number): number {
-    const count = this.#poller.wait(this.hasWork ? 0 : timeoutMs);
-    this.#options.onWake?.();
+  /**
+   * Waits once and handles the events; returns their number. `timeoutMs`: default, until the next timer; -1 for no
+   * limit; unused while `hasWork`.
+   */
+  turn(timeoutMs = this.clock.waitMs()): number {
+    const { sys } = this;
+    const words = this.#words;
+    const waitMs = this.hasWork ? 0 : timeoutMs;
+    // Negative after a signal.
+    const count = sys.c.epoll_wait(this.#epoll, this.#events.address, AT_ONCE, waitMs);
+    this.clock.tick();
     this.turns += 1;
     for (let index = 0; index < count; index += 1) {
-      const watched = this.#watched[this.#poller.descriptor(index)];
-      if (watched === undefined || watched.mark !== this.#poller.mark(index)) continue;
-      this.#call(watched.owner, this.#poller.mask(index));
+      const at = index * k.EPOLL_EVENT_WORDS;
+      const watched = this.#watched[words[at + k.EPOLL_DATA_WORD] ?? -1];
+      if (watched === undefined || watched.mark !== words[at + k.EPOLL_DATA_WORD + 1]) continue;
+      this.#call(watched.owner, words[at] ?? 0);
     }
     if (this.hasWork) for (const owner of this.#ready.splice(0)) this.#call(owner, 0);
     for (const owner of this.#turnEnds) owner.endTurn();
-    return count;
+    this.clock.run();
+    return Math.max(0, count);
+  }
+
+  /** Takes turns with Node's loop, until the result is called. */
+  takeTurns(): () => void {
+    let isTurning = true;
+    const turn = (): void => {
+      if (!isTurning) return;
+      this.turn(0);
+      setImmediate(turn);
+    };
+    setImmediate(turn);
+    return () => {
+      isTurning = false;
+    };
   }
 
   end(): void {
-    this.#poller.close();
+    this.sys.close(this.#epoll);
+  }
+
+  /** Returns 0, or a negative errno. The mark comes back with the events. */
+  #control(operation: number, fd: number, interest: number): number {
+    const words = this.#words;
+    words[CHANGE_WORD] = interest;
+    words[CHANGE_WORD + k.EPOLL_DATA_WORD] = fd;
+    words[CHANGE_WORD + k.EPOLL_DATA_WORD + 1] = this.#marks;
+    return this.sys.c.epoll_ctl(this.#epoll, operation, fd, this.#change);
   }
 
   #forget(fd: number): boolean {

@@ -8,12 +8,24 @@ import {
   type ServicePortCounters,
 } from '../counters.ts';
 import type { NewCounters } from '../core/service-port-table.ts';
+import type { Protocol, ServicePortSpec } from '../spec.ts';
 
 /**
  * The counters of a service port in one thread, in memory that outlives it. Each is an aligned 64-bit number, which the
  * supported processors write atomically: plain counters, connect errors by cause, connect times by bucket, their sum.
  */
 type CounterRow = Float64Array;
+
+/** What a pool knows of a service port. */
+export interface ServicePortRecord {
+  readonly name: string;
+  readonly protocol: Protocol;
+  /** Identifies its counters; never reused. */
+  readonly slot: number;
+  rows: readonly ThreadRow[];
+  /** Undefined once it was removed: the record stays while its relays are open. */
+  spec: ServicePortSpec | undefined;
+}
 
 /** What one thread has counted, or all threads that have ended (undefined). */
 export interface ThreadRow {

@@ -1,14 +1,17 @@
+import { closeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { KpngError, messageOf } from '../../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { threadModule } from '../../util/bundle.ts';
 import { watchSubscribers } from '../../util/channel.ts';
+import { systemClock } from '../../util/clock.ts';
 import { inodeOf } from '../../util/socket-file.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Activity } from '../counters.ts';
-import { processDescriptorLimit } from '../core/descriptors.ts';
-import { offerSockets } from '../core/inherited.ts';
-import { applyInParts } from '../core/shared-service-ports.ts';
+import { ProcessDescriptors, processDescriptorLimit } from '../core/descriptors.ts';
+import { offerPorts, offerSockets } from '../core/inherited.ts';
+import { ListenerTable } from '../core/listener-table.ts';
+import { inParts } from '../core/shared-service-ports.ts';
 import type { NewCounters } from '../core/service-port-table.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
@@ -19,8 +22,10 @@ import {
   type InspectQuery,
   type Inspection,
   mergeInspections,
-  NOTHING,
 } from '../inspect.ts';
+import { canSteer } from '../linux/open-listener.ts';
+import { probePlatform } from '../linux/sys/library.ts';
+import { Sys } from '../linux/sys/sys.ts';
 import {
   DEFAULT_LIMITS,
   type EngineLimits,
@@ -29,11 +34,11 @@ import {
   shareOfLimits,
 } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
-import { sharedCounters } from './counter-memory.ts';
-import { CHANNELS, decodeError, decodeMessage, type Report } from './protocol.ts';
-import { ListeningSockets } from './listening-sockets.ts';
+import { sharedCounters, type ServicePortRecord } from './counter-memory.ts';
+import { CHANNELS, decodeError, decodeMessage, type Command, type Report } from './protocol.ts';
+import { PoolListener } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
-import { CrashBudget, PoolWorker, WorkerLost } from './worker.ts';
+import { CrashBudget, PoolWorker, wakeUps } from './worker.ts';
 
 /** Service ports whose endpoints workers compare in one turn: a few milliseconds of work. */
 const COMPARED_AT_ONCE = 100;
@@ -44,7 +49,7 @@ const LAST_WORDS_MS = 5000;
 /** A worker that dies sooner than this is replaced with a delay. Milliseconds. */
 const YOUNG_MS = 10_000;
 
-const MODULE = threadModule('pool-worker', 'main', import.meta.url);
+const MODULE = threadModule('pool-worker', 'thread', import.meta.url);
 
 type MakeFallback = (counters: NewCounters) => Promise<Engine>;
 
@@ -60,23 +65,26 @@ export interface PoolOptions {
 
 /**
  * The engine on system calls, in one worker thread or several. The main thread keeps what survives a worker: the
- * desired state, the listening sockets and the counters. The first worker opens all sockets; the kernel spreads clients
- * over those of one address (SO_REUSEPORT). A replacement gets the same, with the clients in their queues.
+ * desired state, the listening sockets and the counters. It opens a socket for each worker at each address, over which
+ * the kernel spreads clients (SO_REUSEPORT). A replacement gets the same, with the clients in their queues.
  */
 export class Pool implements Engine {
   readonly #options: PoolOptions;
+  readonly #sys: Sys;
+  /** What wakes each worker and its replacements. */
+  readonly #wakeFds: number[];
   readonly #limits: EngineLimits;
   readonly #descriptorLimit = processDescriptorLimit();
-  readonly #sockets: ListeningSockets;
+  readonly #listeners: ListenerTable<ServicePortRecord, PoolListener>;
   readonly #ports: ServicePorts;
   /** By index; of one that has ended, the last. */
   readonly #workers: PoolWorker[];
   readonly #queue = new SerialQueue();
   readonly #ending = new AbortController();
   readonly #unwatch: () => void;
-  /** Service ports with listeners that the first worker opened and the others do not know yet. */
+  /** Service ports with new listeners that workers do not have yet. */
   readonly #due = new Set<string>();
-  /** The first worker has passed all probes; replacements run only the basic ones. */
+  /** The first worker has passed the probes; replacements make none. */
   #isProven = false;
   readonly #crashes = new CrashBudget();
   #falling: Promise<void> | undefined;
@@ -86,30 +94,47 @@ export class Pool implements Engine {
 
   /** Rejects with an UnfitError that names the failed start-up probe; nothing is left open then. */
   static async start(options: PoolOptions = {}): Promise<Pool> {
-    const pool = new Pool(options);
-    const started = await Promise.allSettled(
-      pool.#workers.map((worker) => worker.run({ kind: 'start' })),
+    const pool = new Pool(options, new Sys(await probePlatform()));
+    const started = await Promise.all(
+      pool.#workers.map((worker) => worker.run({ kind: 'limits', limits: {} })),
     );
     for (const worker of pool.#workers) void pool.#supervise(worker);
-    const failed = started.find((each) => each.status === 'rejected');
+    const failed = pool.#workers[started.indexOf(undefined)];
     if (failed !== undefined) {
       await pool.destroy();
-      const { reason } = failed as { readonly reason: Error };
-      throw reason.cause ?? reason;
+      throw (await failed.over) ?? new Error('a data-plane worker has ended');
     }
     pool.#isProven = true;
-    pool.#ports.isSteered = started.every(
-      (each) => each.status === 'fulfilled' && each.value.steers === true,
-    );
     return pool;
   }
 
-  private constructor(options: PoolOptions) {
-    const { workers = 1 } = options;
+  private constructor(options: PoolOptions, sys: Sys) {
+    // Otherwise each worker would choose another endpoint for a client with affinity.
+    const workers = canSteer(sys) ? (options.workers ?? 1) : 1;
     this.#options = options;
+    this.#sys = sys;
+    this.#wakeFds = wakeUps(sys, workers);
     this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
-    this.#sockets = new ListeningSockets(workers);
-    this.#ports = new ServicePorts(workers, this.#sockets);
+    const opener = {
+      sys,
+      limits: this.#limits,
+      workers,
+      opened: ({ name }: ServicePortRecord) => this.#opened(name),
+    };
+    this.#listeners = new ListenerTable({
+      kind: 'linux',
+      clock: systemClock,
+      random: Math.random,
+      queue: this.#queue,
+      // Each worker has a descriptor of each listener.
+      descriptors: new ProcessDescriptors({
+        limit: this.#descriptorShare(workers),
+        reserve: this.#limits.reservedDescriptors,
+        usedElsewhere: () => Math.max(...this.#workers.map((worker) => worker.descriptorsUsed)),
+      }),
+      newListener: (listen, owner) => new PoolListener(opener, listen, owner),
+    });
+    this.#ports = new ServicePorts(this.#listeners);
     this.#workers = Array.from({ length: workers }, (_, index) => this.#newWorker(index, workers));
     this.#unwatch = watchSubscribers(CHANNELS, () => this.#subscribe());
     this.#subscribe();
@@ -119,16 +144,22 @@ export class Pool implements Engine {
     return this.#fallback?.kind ?? 'linux';
   }
 
+  /** One if the kernel cannot spread clients by address. */
+  get workers(): number {
+    return this.#workers.length;
+  }
+
   apply(changes: readonly EngineChange[]): Promise<void> {
     return this.#queue.run(async () => {
       this.#checkOpen();
       const { changes: all, leaves } = this.#ports.note(changes);
-      // An address is free once no worker has it. The first worker says what is wrong with a batch.
-      if (leaves) await this.#toOthers(all).catch(() => undefined);
       try {
-        await this.#toFirst(all);
+        // An address is free once no worker has it.
+        if (leaves) await this.#toAll(all);
+        await this.#listeners.settle();
+        if (!leaves) await this.#toAll(all);
+        else if (this.#due.size > 0) await this.#toAll([]);
       } finally {
-        await this.#toOthers(leaves ? [] : all);
         this.#ports.settled(all);
       }
     });
@@ -138,7 +169,7 @@ export class Pool implements Engine {
     Object.assign(this.#limits, limits);
     const share = shareOfLimits(limits, this.#workers.length);
     // A worker that starts later begins with them.
-    await this.#each((worker) => worker.run({ kind: 'limits', limits: share }));
+    await this.#each({ kind: 'limits', limits: share });
     await this.#fallback?.setLimits?.(limits);
   }
 
@@ -161,10 +192,10 @@ export class Pool implements Engine {
 
   async inspect(query: InspectQuery): Promise<Inspection> {
     const [found, more] = await Promise.all([
-      this.#each(async (worker) => (await worker.run({ kind: 'inspect', query })).found ?? NOTHING),
+      this.#each({ kind: 'inspect', query }),
       this.#fallback?.inspect?.(query),
     ]);
-    const all = [...found, more].filter((each) => each !== undefined);
+    const all = [...found.map((each) => each?.found), more].filter((each) => each !== undefined);
     const merged = mergeInspections(all, query.maxConnections);
     if (query.failing !== true || all.length < 2) return merged;
     return { ...merged, failing: await this.#stillFailing([...(merged.failing?.keys() ?? [])]) };
@@ -197,38 +228,42 @@ export class Pool implements Engine {
 
   async #end(how: 'close' | 'destroy', newProcess?: NewProcess): Promise<void> {
     this.#ending.abort();
+    this.#listeners.end();
     // A fallback engine that is starting has to be ended as well.
     await this.#falling;
     const workers = [...this.#workers];
     const terminate = (): void => workers.forEach((worker) => void worker.terminate());
     const timer = how === 'destroy' ? setTimeout(terminate, LAST_WORDS_MS) : undefined;
     await Promise.all([
-      this.#each((worker) => worker.run({ kind: how, newProcess })),
+      this.#each({ kind: how, newProcess }),
       this.#fallback?.[how](newProcess),
+      this.#listeners.close(),
     ]);
     await Promise.all(workers.map(({ over }) => over));
     clearTimeout(timer);
     this.#unwatch();
-    for (const worker of workers) this.#sweep(worker);
-    this.#sockets.retain(new Set());
+    for (const fd of this.#wakeFds.splice(0)) closeSync(fd);
     this.#ports.clear();
   }
 
   #newWorker(index: number, workers: number): PoolWorker {
-    const { reservedDescriptors } = this.#limits;
-    const processLimit = this.#descriptorLimit;
     const worker: PoolWorker = new PoolWorker({
       module: this.#options.module ?? MODULE,
-      processLimit,
+      processLimit: this.#descriptorLimit,
+      index,
       start: {
-        index,
+        wakeFd: this.#wakeFds[index] ?? -1,
         isProven: index > 0 || this.#isProven,
         limits: shareOfLimits(this.#limits, workers),
-        descriptorLimit: shareOfDescriptors(processLimit, reservedDescriptors, workers),
+        descriptorLimit: this.#descriptorShare(workers),
       },
       onReport: (report) => this.#take(report, worker),
     });
     return worker;
+  }
+
+  #descriptorShare(workers: number): number {
+    return shareOfDescriptors(this.#descriptorLimit, this.#limits.reservedDescriptors, workers);
   }
 
   /** Replaces a worker, and each of its replacements, when it dies. Must not reject. */
@@ -249,14 +284,18 @@ export class Pool implements Engine {
       const next = this.#newWorker(first.index, this.#workers.length);
       this.#workers[first.index] = next;
       this.#subscribe();
-      worker.replaced.resolve(this.#begin(next));
+      const begun = this.#toWorker(next, this.#ports.sets());
+      worker.replaced.resolve(begun.catch((error) => publishFault('internal-error', error)));
       worker = next;
     }
   }
 
   /** A worker has ended; resolves with whether to replace it. */
   async #over(worker: PoolWorker, error: Error | undefined): Promise<boolean> {
-    this.#sweep(worker);
+    // Its connections are reset; its listening sockets stay for the next one.
+    const kept = [...this.#listeners.open()].flatMap(({ listener }) => listener.lost(worker));
+    worker.closeOrphans(this.#sys, new Set(kept));
+    this.#ports.countsNoMore(worker);
     if (this.#ending.signal.aborted || this.#falling !== undefined) return false;
     publishFault('worker-lost', error ?? 'the thread has ended');
     const isSpent = this.#crashes.add(performance.now());
@@ -267,34 +306,17 @@ export class Pool implements Engine {
     return false;
   }
 
-  /** Connections of an ended worker are reset; its listening sockets stay for the next one. */
-  #sweep(worker: PoolWorker): void {
-    worker.closeOrphans(this.#sockets.lost(worker));
-    this.#ports.countsNoMore(worker);
-  }
-
-  /** Sends the whole state to a replacement. Resolves when it has it, or the one after it. */
-  async #begin(worker: PoolWorker): Promise<void> {
-    // Its predecessor may have died before it closed them.
-    if (worker.index === 0) this.#sockets.retain(this.#ports.keys());
-    try {
-      await worker.run({ kind: 'apply', ...this.#ports.batch(worker, this.#ports.sets()) });
-    } catch (error) {
-      if (error instanceof WorkerLost) await worker.replaced.promise;
-      else publishFault('internal-error', error);
-    }
-  }
-
   /** The fallback engine takes over with the same sockets. Living workers keep their connections. */
   async #fallBack(make: MakeFallback): Promise<void> {
-    this.#sockets.retain(this.#ports.keys());
-    const ports = this.#sockets.ports();
-    const sockets = await this.#sockets.takeAll();
+    const open = [...this.#listeners.open()];
+    offerPorts(open.map(({ key, listener }) => [key, listener.boundPort]));
+    const sockets = open.flatMap(({ listener }) => listener.takeAll());
     const newProcess = { served: new Set(sockets.flatMap(({ fd }) => inodeOf(fd) ?? [])) };
-    for (const worker of this.#workers)
-      worker.run({ kind: 'close', newProcess }).catch(() => undefined);
+    const closing = this.#each({ kind: 'close', newProcess });
+    closing.catch(() => undefined);
     try {
-      offerSockets(sockets, ports);
+      await this.#listeners.close();
+      offerSockets(sockets);
       const counters = sharedCounters((...row) => this.#ports.counts(this, ...row));
       const engine = await make(counters);
       publishFault('fallback', `the ${engine.kind} engine takes over`);
@@ -306,61 +328,50 @@ export class Pool implements Engine {
     }
   }
 
-  /** The batch is applied even if the first worker dies, unless the pool ends: its replacement gets the whole state. */
-  async #toFirst(changes: readonly EngineChange[]): Promise<void> {
-    const [worker] = this.#workers;
-    if (worker !== undefined && this.#falling === undefined) {
-      try {
-        await this.#toWorker(worker, changes);
-        return;
-      } catch (error) {
-        if (!(error instanceof WorkerLost)) throw error;
-        await worker.replaced.promise;
-      }
+  /** The batch is applied even if a worker dies, unless the pool ends: its replacement gets the whole state. */
+  async #toAll(changes: readonly EngineChange[]): Promise<void> {
+    for (const change of changes) if (change.kind === 'set') this.#due.delete(change.spec.name);
+    const all = [...changes, ...this.#ports.sets(this.#due)];
+    this.#due.clear();
+    if (this.#falling === undefined) {
+      const had = await Promise.all(this.#workers.map((worker) => this.#toWorker(worker, all)));
+      if (had.every(Boolean)) return;
     }
     await this.#falling;
     this.#checkOpen();
-    await this.#fallback?.apply(changes);
+    await this.#fallback?.apply(all);
   }
 
-  /** All workers but the first. If one dies meanwhile, its replacement gets the whole state. */
-  async #toOthers(changes: readonly EngineChange[]): Promise<void> {
-    const all = [...changes, ...this.#ports.sets(this.#due)];
-    this.#due.clear();
-    if (all.length === 0 || this.#falling !== undefined) return;
-    await this.#each(async (worker) => {
-      if (worker.index > 0) await this.#toWorker(worker, all);
-    });
+  /** Each part is sent while the one before it is still being applied. Resolves with whether this worker has them all. */
+  async #toWorker(worker: PoolWorker, changes: readonly EngineChange[]): Promise<boolean> {
+    let last: ReturnType<PoolWorker['run']> | undefined;
+    for (const part of inParts(changes)) {
+      const applied = worker.run({ kind: 'apply', ...this.#ports.batch(worker, part) });
+      // The one before may fail first.
+      applied.catch(() => undefined);
+      await last;
+      last = applied;
+    }
+    if ((await last) !== undefined) return true;
+    await worker.replaced.promise;
+    return false;
   }
 
-  #toWorker(worker: PoolWorker, changes: readonly EngineChange[]): Promise<void> {
-    return applyInParts(changes, async (part) => {
-      await worker.run({ kind: 'apply', ...this.#ports.batch(worker, part) });
-    });
+  #each(command: Command): Promise<Awaited<ReturnType<PoolWorker['run']>>[]> {
+    return Promise.all(this.#workers.map((worker) => worker.run(command)));
   }
 
-  async #each<T>(command: (worker: PoolWorker) => Promise<T>): Promise<(T | undefined)[]> {
-    return Promise.all(
-      this.#workers.map(async (worker) => {
-        try {
-          return await command(worker);
-        } catch (error) {
-          if (error instanceof WorkerLost) return undefined;
-          throw error;
-        }
-      }),
-    );
+  #opened(name: string): void {
+    if (this.#due.add(name).size > 1) return;
+    const send = async () => {
+      if (this.#due.size > 0) await this.#toAll([]);
+    };
+    this.#queue.run(send).catch(() => undefined);
   }
 
   #take(report: Report, worker: PoolWorker): void {
     if (report.kind === 'counts') this.#ports.counts(worker, report.slot, report.memory);
     if (report.kind !== 'turn') return;
-    for (const key of report.closed) this.#sockets.closed(key);
-    for (const opened of report.opened) this.#sockets.opened(worker, opened);
-    for (const state of report.states) {
-      if (this.#ports.report(state) && this.#workers.length > 1) this.#due.add(state.name);
-    }
-    if (this.#due.size > 0) void this.#queue.run(() => this.#toOthers([])).catch(() => undefined);
     for (const [channel, message] of report.events)
       CHANNELS[channel]?.publish(decodeMessage(message));
     for (const fault of report.faults) publishFault('internal-error', decodeError(fault));

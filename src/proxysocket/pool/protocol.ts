@@ -1,7 +1,6 @@
-import type { NewProcess, ServicePortSnapshot } from '../engine.ts';
+import type { NewProcess } from '../engine.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
-import type { OpenedSockets } from '../linux/loop.ts';
 import type { SharedChange } from '../core/shared-service-ports.ts';
 import type { EngineChange } from '../spec.ts';
 import type { InheritedSocket } from '../core/inherited.ts';
@@ -14,11 +13,11 @@ import * as events from '../events.ts';
 export interface WorkerStart {
   readonly control: SharedArrayBuffer;
   readonly ledger: SharedArrayBuffer;
+  /** An eventfd to wait for: there is a command, or `control` has changed. */
+  readonly wakeFd: number;
   readonly limits: EngineLimits;
   readonly descriptorLimit: number;
-  /** Worker 0 opens listening sockets for all. */
-  readonly index: number;
-  /** Another worker has run, or is running, the connection probes: run only the basic ones. */
+  /** Another worker has run, or is running, the probes. */
   readonly isProven: boolean;
 }
 
@@ -26,18 +25,13 @@ export interface Batch {
   readonly changes: readonly (EngineChange | SharedChange)[];
   /** Listening sockets that the worker owns from then on. */
   readonly sockets: readonly InheritedSocket[];
-  /** Ports for listeners that let the kernel choose, by the key of their slot. */
-  readonly ports: ReadonlyMap<string, number>;
 }
 
-/** Carried out in order; each is answered with a `Done` of the same id. */
+/** Carried out in order, once the worker has passed its probes; each is answered with a `Done` of the same id. */
 export type Command =
-  /** Carried out once the worker has passed its probes. */
-  | { readonly kind: 'start' }
   | ({ readonly kind: 'apply' } & Batch)
   | { readonly kind: 'limits'; readonly limits: LimitChange }
   | { readonly kind: 'inspect'; readonly query: InspectQuery }
-  | { readonly kind: 'duplicate'; readonly fd: number }
   /** Ends the thread: `close` when the last relay has ended. */
   | { readonly kind: 'close' | 'destroy'; readonly newProcess: NewProcess | undefined };
 
@@ -46,26 +40,14 @@ export interface NumberedCommand {
   readonly command: Command;
 }
 
-export type ServicePortState = Pick<ServicePortSnapshot, 'name' | 'listeners'>;
-
 export interface Done {
   readonly id: number;
-  /** Result of `start`: see `canSteer`. */
-  readonly steers?: boolean;
   readonly found?: Inspection;
-  /** Result of `duplicate`; negative: no descriptor left. */
-  readonly fd?: number;
   readonly error?: PlainError;
 }
 
-/** What happened in one turn of a worker's loop, in the order in which it has to be applied. */
+/** What happened in one turn of a worker's loop. */
 export interface TurnReport {
-  /** From the first worker only, as `closed` and `states`. */
-  readonly opened: OpenedSockets[];
-  /** Keys of slots that it no longer listens at. */
-  readonly closed: string[];
-  /** Service ports that changed, or whose listeners did. */
-  readonly states: ServicePortState[];
   readonly events: CarriedEvent[];
   eventsDropped: number;
   readonly faults: PlainError[];
@@ -83,19 +65,19 @@ export const CONTROL = {
   taken: 1,
   /** Nonzero: the worker has to end at once. */
   stop: 2,
-  /**
-   * The worker's eventfd, once it has one; 0 before. The main thread closes it when the thread has ended: it could
-   * otherwise write to a reused descriptor.
-   */
-  wakeFd: 3,
+  /** Descriptors of the worker's relays and sessions. */
+  used: 3,
 } as const;
 
 export const CONTROL_BYTES = Object.keys(CONTROL).length * 4;
 
+/** The main thread itself publishes these. */
+const OF_POOL: ReadonlySet<object> = new Set([events.listenerOpened, events.listenerClosed]);
+
 /** The channels of the data path, in an order known to both threads. */
-export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events).map(
-  (channel) => channel as unknown as TypedChannel<object>,
-);
+export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events)
+  .filter((channel) => !OF_POOL.has(channel))
+  .map((channel) => channel as unknown as TypedChannel<object>);
 
 type CarriedEvent = readonly [channel: number, message: object];
 

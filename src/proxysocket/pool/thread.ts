@@ -1,73 +1,54 @@
-import { parentPort, receiveMessageOnPort } from 'node:worker_threads';
+/** The module of a worker thread of the `linux` engine. */
+import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { offerSockets } from '../core/inherited.ts';
-import { canSteer } from '../linux/open-listener.ts';
-import { createDataPlane } from '../linux/engine.ts';
-import { LoopClock, Loop, type Pollable } from '../linux/loop.ts';
-import { openProbed } from '../linux/probes.ts';
+import { INTEREST, Loop, type Pollable } from '../linux/loop.ts';
+import { createDataPlane, probeEngine } from '../linux/engine.ts';
 import { DescriptorLedger, Pinned } from '../linux/sys/memory.ts';
-import { INTEREST, openWake } from '../linux/sys/poller.ts';
+import { openSys } from '../linux/sys/sys.ts';
 import { sharedCounters } from './counter-memory.ts';
 import { encodeError, CONTROL, type NumberedCommand, type WorkerStart } from './protocol.ts';
 import { Outbox } from './outbox.ts';
-
-/** For tests. */
-interface WorkerParts {
-  readonly clock?: LoopClock;
-  readonly openSys?: typeof openProbed;
-}
 
 /**
  * The life of a worker thread: passes its probes, then carries out commands until one ends it. Rejects with an
  * UnfitError. The loop blocks the thread, so promises do not run. Batches need them; so during a batch, or while
  * waiting for the end, the loop yields after each turn.
  */
-export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Promise<void> {
-  const { index, limits, descriptorLimit } = start;
+async function runWorker(start: WorkerStart): Promise<void> {
+  const { limits, descriptorLimit, wakeFd } = start;
   const port = parentPort;
   if (port === null) throw new Error('not a worker thread');
   const control = new Int32Array(start.control);
-  const outbox = new Outbox(port, control, index === 0);
-  const open = parts.openSys ?? openProbed;
-  const sys = await open(new DescriptorLedger(start.ledger), start.isProven);
-  const clock = parts.clock ?? new LoopClock();
-  const loop = new Loop(sys, {
-    onFault: (error) => outbox.fault(error),
-    onWake() {
-      clock.tick();
-      outbox.subscribe();
-    },
-    onOpened: (sockets) => outbox.opened(sockets),
-  });
+  const outbox = new Outbox(port, control);
+  const sys = await openSys(new DescriptorLedger(start.ledger));
+  if (!start.isProven) await probeEngine(sys);
+  const loop = new Loop(sys, { onFault: (error) => outbox.fault(error) });
   const counters = sharedCounters((slot, memory) => {
     // At once: the main thread has to know it when a client gets an answer.
     outbox.post({ kind: 'counts', slot, memory });
   });
   const random = Math.random;
+  const { clock } = loop;
   const engine = createDataPlane(loop, { limits, clock, random, descriptorLimit, counters });
-  const wakeFd = openWake(sys);
   const counter = new Pinned(sys.ffi, 8);
-  let life: 'serving' | 'ending' | 'ended' = 'serving';
+  let life: 'serving' | 'close' | 'destroy' | 'ended' = 'serving';
 
   /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
   const carryOut = async ({ id, command }: NumberedCommand): Promise<void> => {
     try {
       switch (command.kind) {
-        case 'start':
-          return outbox.done({ id, steers: canSteer(sys) });
         case 'inspect':
           return outbox.done({ id, found: engine.inspectNow(command.query) });
-        case 'duplicate':
-          return outbox.done({ id, fd: sys.duplicate(command.fd) });
         case 'limits':
           void engine.setLimits(command.limits);
           break;
         case 'apply':
-          offerSockets(command.sockets, command.ports);
-          await engine.apply(command.changes).finally(() => outbox.applied(command.changes));
+          offerSockets(command.sockets);
+          await engine.apply(command.changes);
           break;
         case 'close':
         case 'destroy':
-          life = 'ending';
+          life = command.kind;
           await (command.kind === 'close' ? engine.close(command.newProcess) : engine.destroy());
           life = 'ended';
       }
@@ -80,6 +61,7 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   const commands: Pollable = {
     ready() {
       sys.read(wakeFd, counter, counter.length);
+      outbox.subscribe();
       for (;;) {
         const received = receiveMessageOnPort(port);
         if (received === undefined) return;
@@ -92,20 +74,17 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
     },
   };
   loop.watch(wakeFd, commands, INTEREST.readable);
-  // Before the first check of `stop`, and before commands that were sent earlier, so that no one fails to wake the worker.
-  Atomics.store(control, CONTROL.wakeFd, wakeFd);
-  commands.ready(0);
 
   const finished = Promise.withResolvers<void>();
   const turn = (): void => {
     for (;;) {
-      outbox.flush(engine);
+      outbox.flush(engine.descriptors.used);
       if (life === 'ended' || Atomics.load(control, CONTROL.stop) !== 0) {
         finished.resolve();
         return;
       }
-      loop.turn(engine.isBusy ? 0 : clock.waitMs());
-      clock.run();
+      // Only a close has anything to wait for: the last relays.
+      loop.turn(engine.isBusy || life === 'destroy' ? 0 : undefined);
       if (engine.isBusy || life !== 'serving') {
         setImmediate(turn);
         return;
@@ -116,3 +95,5 @@ export async function runWorker(start: WorkerStart, parts: WorkerParts = {}): Pr
   await finished.promise;
   loop.end();
 }
+
+await runWorker(workerData as WorkerStart);

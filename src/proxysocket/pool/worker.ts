@@ -1,9 +1,9 @@
 import { closeSync, writeSync } from 'node:fs';
-import { Socket } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
-import { KpngError, messageOf } from '../../errors.ts';
+import { messageOf } from '../../errors.ts';
 import { DescriptorLedger } from '../linux/sys/memory.ts';
+import type { Sys } from '../linux/sys/sys.ts';
 import {
   decodeError,
   CONTROL,
@@ -17,15 +17,27 @@ import {
 
 const WAKE_UP = Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 0);
 
+/** What wakes workers. Throws the system's error; nothing is left open then. */
+export function wakeUps(sys: Sys, count: number): number[] {
+  const fds: number[] = [];
+  try {
+    while (fds.length < count) fds.push(sys.wakeUp());
+    return fds;
+  } catch (error) {
+    for (const fd of fds) closeSync(fd);
+    throw error;
+  }
+}
+
 interface PoolWorkerOptions {
   readonly module: URL;
+  /** Worker 0 makes the probes. */
+  readonly index: number;
   readonly start: Omit<WorkerStart, 'control' | 'ledger'>;
   readonly processLimit: number;
   /** Called with every report of the worker, before its commands settle. */
   readonly onReport: (report: Report) => void;
 }
-
-export class WorkerLost extends KpngError {}
 
 type Outcome = Omit<Done, 'id' | 'error'>;
 
@@ -39,18 +51,20 @@ export class PoolWorker {
   /** Resolves when the thread has ended, with the error that ended it, or undefined. */
   readonly over: Promise<Error | undefined>;
   /** Resolves, once the thread has ended, when another one has the whole state, or none will. For the owner to settle. */
-  readonly replaced = Promise.withResolvers<void>();
+  readonly replaced = Promise.withResolvers<boolean | void>();
   readonly #worker: Worker;
   readonly #control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
   readonly #ledger: DescriptorLedger;
+  readonly #wakeFd: number;
   readonly #onReport: (report: Report) => void;
-  readonly #waiting = new Map<number, PromiseWithResolvers<Outcome>>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<Outcome | undefined>>();
   #isOver = false;
   #commands = 0;
   #error: Error | undefined;
 
   constructor(options: PoolWorkerOptions) {
-    this.index = options.start.index;
+    this.index = options.index;
+    this.#wakeFd = options.start.wakeFd;
     this.#onReport = options.onReport;
     this.#ledger = DescriptorLedger.create(options.processLimit);
     const workerData: WorkerStart = {
@@ -71,16 +85,20 @@ export class PoolWorker {
     this.#worker.on('message', (report: Report) => this.#take(report));
   }
 
+  get descriptorsUsed(): number {
+    return Atomics.load(this.#control, CONTROL.used);
+  }
+
   set subscriptions(bits: number) {
     if (Atomics.exchange(this.#control, CONTROL.subscriptions, bits) !== bits) this.#wake();
   }
 
-  /** Rejects with the error of the command, or with WorkerLost, whose cause is the error that ended the thread. */
-  run(command: Command): Promise<Outcome> {
-    if (this.#isOver) return Promise.reject(lost(this.#error));
+  /** Resolves with undefined if the thread ends before it has done so. Rejects with the error of the command. */
+  async run(command: Command): Promise<Outcome | undefined> {
+    if (this.#isOver) return undefined;
     this.#commands += 1;
     const id = this.#commands;
-    const waiting = Promise.withResolvers<Outcome>();
+    const waiting = Promise.withResolvers<Outcome | undefined>();
     this.#waiting.set(id, waiting);
     this.#worker.postMessage({ id, command } satisfies NumberedCommand, []);
     this.#wake();
@@ -94,15 +112,19 @@ export class PoolWorker {
     await this.#worker.terminate();
   }
 
-  closeCopy(fd: number): void {
-    this.#ledger.closed(fd);
+  /** It gets a socket, which is an orphan if the thread ends before it takes it. */
+  gets(fd: number): void {
+    this.#ledger.opened(fd);
   }
 
-  /** Closes the descriptors that an ended thread left open, with exceptions: TCP connections with a reset. */
-  closeOrphans(kept: ReadonlySet<number>): void {
+  /** Closes the descriptors that an ended thread left open, with exceptions: connections with a reset. */
+  closeOrphans(sys: Sys, kept: ReadonlySet<number>): void {
     for (const fd of this.#ledger.list()) {
       this.#ledger.closed(fd);
-      if (!kept.has(fd)) closeOrphan(fd);
+      if (kept.has(fd)) continue;
+      // A listening socket has no peer and may be shared with another process, whose clients a linger time would reset.
+      if (sys.remoteAddress(fd) === undefined) sys.close(fd);
+      else sys.reset(fd);
     }
   }
 
@@ -118,11 +140,9 @@ export class PoolWorker {
     }
   }
 
-  /** Wakes the thread to read the control block and the port. Does nothing before it is ready, nor after its end. */
+  /** Wakes the thread to read the control block and the port, now or once it is ready. */
   #wake(): void {
-    if (this.#isOver) return;
-    const fd = Atomics.load(this.#control, CONTROL.wakeFd);
-    if (fd !== 0) writeSync(fd, WAKE_UP);
+    if (!this.#isOver) writeSync(this.#wakeFd, WAKE_UP);
   }
 
   async #ends(): Promise<Error | undefined> {
@@ -134,40 +154,13 @@ export class PoolWorker {
     this.#worker.on('error', (error) => {
       this.#error = error instanceof Error ? error : new Error(messageOf(error));
     });
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#worker.once('exit', () => resolve());
-    await promise;
+    await new Promise((resolve) => this.#worker.once('exit', resolve));
     process.off('exit', onProcessExit);
     this.#isOver = true;
-    const wakeFd = Atomics.exchange(this.#control, CONTROL.wakeFd, 0);
-    this.#ledger.closed(wakeFd);
-    if (wakeFd !== 0) closeSync(wakeFd);
-    for (const { reject } of this.#waiting.values()) reject(lost(this.#error));
+    for (const { resolve } of this.#waiting.values()) resolve(undefined);
     this.#waiting.clear();
     return this.#error;
   }
-}
-
-/** Node supports only stream sockets here, and throws for anything else. */
-function closeOrphan(fd: number): void {
-  try {
-    const socket = new Socket({ fd, readable: false, writable: false });
-    socket.on('error', () => undefined);
-    // A listening socket has no peer and may be shared with another process, whose clients a linger time would reset.
-    if (socket.remoteAddress === undefined) socket.destroy();
-    else socket.resetAndDestroy();
-  } catch {
-    try {
-      closeSync(fd);
-    } catch {
-      // The thread died while closing it, after the system call.
-    }
-  }
-}
-
-function lost(cause: Error | undefined): WorkerLost {
-  const why = cause === undefined ? '' : `: ${cause.message}`;
-  return new WorkerLost('KPNG_SINK_FAILED', `a data-plane worker has ended${why}`, { cause });
 }
 
 const MAX_CRASHES = 3;

@@ -1,21 +1,22 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/endpoint.ts';
 import type { Family } from '../../util/family.ts';
+import type { PortRange } from '../../util/port-range.ts';
 import type { Deadline } from '../core/timers.ts';
 import { HalfCloseWatch, type TcpConnections, type Timed } from './connections.ts';
-import {
-  connectErrorCause,
-  loopError,
-  selfConnectError,
-  timeoutError,
-} from '../core/connect-error.ts';
-import type { IndexEntry } from '../core/endpoint-index.ts';
-import { type OwnedListener, clientSource } from '../core/listener.ts';
 import {
   attemptFailed,
   countRejected,
   publishPicked,
   type ServicePort,
 } from '../core/service-port.ts';
+import {
+  connectErrorCause,
+  loopError,
+  selfConnectError,
+  timeoutError,
+} from '../core/socket-errors.ts';
+import type { IndexEntry } from '../core/endpoint-index.ts';
+import { type OwnedListener, clientSource } from '../core/listener.ts';
 import {
   observeConnectSeconds,
   rejectReason,
@@ -27,38 +28,9 @@ import type { RelayAddresses } from '../events.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
-import { isSelfConnect, EndpointPicker } from './attempts.ts';
 import type { HeldClient } from './hold-queue.ts';
 import { parseProxyHeader, proxyHeader } from './proxy-protocol.ts';
-import type {
-  DialOwner,
-  HeadOwner,
-  KnownAddress,
-  RelayEnd,
-  RelayOwner,
-  TcpClient,
-  TcpDial,
-  TcpRelay,
-} from './transport.ts';
-
-type State =
-  | { readonly kind: 'announced'; readonly deadline: Deadline<Timed> }
-  | { readonly kind: 'held'; readonly deadline: Deadline<HeldClient> }
-  | {
-      readonly kind: 'dialing';
-      readonly dial: TcpDial;
-      readonly endpoint: BalancerEndpoint;
-      readonly deadline: Deadline<Timed>;
-    }
-  | {
-      readonly kind: 'relaying';
-      readonly relay: TcpRelay;
-      readonly endpoint: BalancerEndpoint;
-      readonly since: number;
-      readonly addresses: RelayAddresses | undefined;
-    }
-  | { readonly kind: 'idle' }
-  | { readonly kind: 'over' };
+import type { ClientOwner, KnownAddress, RelayEnd, TcpClient, TcpDial } from './transport.ts';
 
 const STATES = {
   announced: 'connecting',
@@ -67,50 +39,66 @@ const STATES = {
   relaying: 'open',
 } as const;
 
-const IDLE: State = { kind: 'idle' };
-const OVER: State = { kind: 'over' };
+const NONE: readonly BalancerEndpoint[] = [];
 
 /**
  * One accepted client, from its header or the first attempt to connect to the end of its relay.
+ *
+ * Each attempt gets an untried endpoint, if there is one. Those that timed out are retried after that, with the longer
+ * timeouts of later attempts; those that refused are not.
  *
  * An attempt has also failed when the endpoint resets the connection soon, before a byte went through either way: the
  * endpoint's kernel had accepted it, but no program has seen the client, so another endpoint may serve it. Once the
  * endpoint has been sent something, only the client can know whether that may be repeated.
  */
-export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequest, Timed {
+export class TcpConnection implements ClientOwner, PickRequest, Timed {
   traffic: Traffic = 'internal';
   heldSince: number | undefined = undefined;
+  hold: Deadline<HeldClient> | undefined = undefined;
+  tried = NONE;
   readonly owner: ServicePort;
   readonly family: Family;
   readonly counters: ServicePortCounters;
+  readonly socket: TcpClient;
   readonly #shared: TcpConnections;
-  readonly #client: TcpClient;
   /** Reads the client's IP only where it matters. */
   readonly #origin: OwnedListener;
-  #picker: EndpointPicker<TcpConnections['attempts'][number]>;
+  #state: keyof typeof STATES | 'idle' | 'over' = 'idle';
   /** The client that a load balancer has named. Endpoints do not see it as their peer: it could name any address. */
   #announced: KnownAddress | undefined;
   #remote: KnownAddress | undefined;
-  #state: State = IDLE;
-  relay: TcpRelay | undefined = undefined;
+  #attempts: TcpConnections['attempts'];
+  /** Attempts so far, including the current one. */
+  #made = 0;
+  #refused = NONE;
+  /** Of the header, or of the attempt; only in these states. */
+  #deadline!: Deadline<Timed>;
+  /** While it is dialed or relayed to. */
+  #endpoint!: BalancerEndpoint;
+  #dial!: TcpDial;
   #indexed: IndexEntry | undefined;
+  /** From the first endpoint on that took the connection. */
+  #isRelayed = false;
+  #since = 0;
+  #addresses: RelayAddresses | undefined;
   #grace: Deadline<Timed> | undefined;
   #young: Deadline<Timed> | undefined;
   #halfClose: HalfCloseWatch | undefined;
 
   constructor(
     shared: TcpConnections,
-    client: TcpClient,
+    socket: TcpClient,
     owner: ServicePort,
     origin: OwnedListener,
   ) {
     this.#shared = shared;
-    this.#client = client;
+    this.#attempts = shared.attempts;
+    this.socket = socket;
     this.owner = owner;
     this.#origin = origin;
     this.family = origin.family;
     this.counters = owner.counters;
-    this.#picker = new EndpointPicker(shared.attempts);
+    socket.owner = this;
   }
 
   /** The client's IP, empty if it has left; read only when needed, since it costs a system call. */
@@ -122,28 +110,32 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     return addressText(this.#remoteAddress());
   }
 
-  get tried(): readonly BalancerEndpoint[] {
-    return this.#picker.tried;
-  }
-
   get servicePort(): string {
     return this.owner.name;
   }
 
+  get bytesIn(): number {
+    return this.socket.bytesIn;
+  }
+
+  get bytesOut(): number {
+    return this.socket.bytesOut;
+  }
+
   inspect(now: number): ConnectionSnapshot | undefined {
     const state = this.#state;
-    if (state.kind === 'idle' || state.kind === 'over') return undefined;
-    const relay = state.kind === 'relaying' ? state.relay : undefined;
+    if (state === 'idle' || state === 'over') return undefined;
+    const hasEndpoint = state === 'dialing' || state === 'relaying';
+    const since = state === 'relaying' ? this.#since : (this.hold ?? this.#deadline).since;
     return {
       servicePort: this.owner.name,
       protocol: 'TCP',
       client: this.remoteAddress,
-      endpoint: 'endpoint' in state ? state.endpoint.text : '',
-      state: STATES[state.kind],
-      ageMs:
-        state.kind === 'dialing' ? 0 : now - ('deadline' in state ? state.deadline : state).since,
-      in: relay?.bytesIn ?? 0,
-      out: relay?.bytesOut ?? 0,
+      endpoint: hasEndpoint ? this.#endpoint.text : '',
+      state: STATES[state],
+      ageMs: state === 'dialing' ? 0 : now - since,
+      in: this.bytesIn,
+      out: this.bytesOut,
     };
   }
 
@@ -154,8 +146,9 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
 
   /** The same when a header has announced who the client is. */
   startAnnounced(): void {
-    this.#state = { kind: 'announced', deadline: this.#shared.headers.add(this) };
-    this.#client.readHead(this);
+    this.#state = 'announced';
+    this.#deadline = this.#shared.headers.add(this);
+    this.socket.readHead();
   }
 
   head(bytes: Uint8Array): number | undefined {
@@ -168,81 +161,74 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   headTaken(): void {
-    if (this.#state.kind !== 'announced') return;
+    if (this.#state !== 'announced') return;
     this.#abandon();
     if (this.#origin.admits(this)) this.start();
     else this.reject('source');
   }
 
   dialed(): void {
-    const state = this.#state;
-    if (state.kind !== 'dialing') return;
-    const { dial, endpoint, deadline } = state;
-    if (isSelfConnect(dial, endpoint, this.#shared.kernelPorts)) {
+    if (this.#state !== 'dialing') return;
+    const endpoint = this.#endpoint;
+    if (isSelfConnect(this.#dial, endpoint, this.#shared.kernelPorts)) {
       this.dialFailed(selfConnectError());
       return;
     }
-    deadline.remove();
-    const since = this.#shared.clock.now();
-    const tookMs = since - deadline.since;
+    this.#deadline.remove();
+    this.#since = this.#shared.clock.now();
+    const tookMs = this.#since - this.#deadline.since;
     this.owner.balancer.connected(endpoint, tookMs);
     endpoint.record.connections += 1;
     observeConnectSeconds(this.counters, tookMs / 1000);
     this.counters.active += 1;
-    const addresses = publishStarted(this.owner, endpoint, this, this.#client, dial);
-    const relay = dial.join(this);
-    this.relay = relay;
-    this.#state = { kind: 'relaying', relay, endpoint, since, addresses };
+    this.#addresses = publishStarted(this.owner, endpoint, this, this.socket, this.#dial);
+    this.#state = 'relaying';
+    this.#isRelayed = true;
     this.#young = this.#shared.young.add(this);
     const { proxyProtocol: version } = this.owner;
     const header =
-      version && proxyHeader(version, this.#remoteAddress(), this.#client.localAddress());
-    relay.start(header);
+      version && proxyHeader(version, this.#remoteAddress(), this.socket.localAddress());
+    this.#dial.relay(header);
   }
 
   dialFailed(error: NodeJS.ErrnoException): void {
-    if (this.#state.kind !== 'dialing') return;
-    const { endpoint } = this.#state;
+    if (this.#state !== 'dialing') return;
     this.#abandon();
-    this.#next(this.#attemptFailed(endpoint, error));
+    this.#next(this.#attemptFailed(error));
   }
 
   timedOut(timeoutMs: number): void {
-    if (this.#state.kind === 'announced') this.reject('proxy-header');
+    if (this.#state === 'announced') this.reject('proxy-header');
     else this.dialFailed(timeoutError(timeoutMs));
   }
 
   /** The endpoint was removed: an attempt moves on to another one; a relay continues, for the grace period if set. */
   endpointGone(): void {
-    if (this.#state.kind === 'dialing') {
+    if (this.#state === 'dialing') {
       this.#abandon();
       // It does not count as an attempt: the next one has the same timeout.
-      this.#picker.withdraw();
+      this.#made -= 1;
       this.#next('no-endpoint');
-    } else if (this.#state.kind === 'relaying') {
+    } else if (this.#state === 'relaying') {
       this.#grace = this.#shared.grace?.add(this);
     }
   }
 
   halfClosed(): void {
-    if (this.relay !== undefined) this.#halfClose = new HalfCloseWatch(this.#shared, this.relay);
+    this.#halfClose = new HalfCloseWatch(this.#shared, this.socket);
   }
 
   destroy(): void {
-    if (this.#state.kind === 'held') this.#shared.holds.end(this, 'destroyed');
-    this.#abandon();
-    if (this.relay !== undefined) this.relay.reset('destroyed');
-    else this.#resetClient();
+    this.#shared.holds.end(this, 'destroyed');
+    this.#reset('destroyed');
   }
 
   /** Another endpoint is tried only within the time of an attempt. */
   endpointLost(error: NodeJS.ErrnoException): boolean {
-    const state = this.#state;
-    const timeoutMs = this.#picker.attempt?.timeoutMs ?? 0;
-    if (state.kind !== 'relaying' || this.#shared.clock.now() - state.since > timeoutMs)
-      return false;
+    const { ms } = this.#attempts[this.#made - 1] ?? { ms: 0 };
+    if (this.#state !== 'relaying' || this.#shared.clock.now() - this.#since > ms) return false;
     this.#endRelay('endpoint-reset');
-    this.#next(this.#attemptFailed(state.endpoint, error, 'reset'));
+    this.#next(this.#attemptFailed(error, 'reset'));
     return true;
   }
 
@@ -253,27 +239,26 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
   }
 
   endpointThere(): void {
-    if (this.#state.kind !== 'held') return;
-    this.#client.release();
+    if (this.#state !== 'held') return;
+    this.socket.release();
     this.#next('no-endpoint');
   }
 
   clientGone(): void {
-    if (this.#state.kind === 'held') this.#shared.holds.end(this, 'client-gone');
-    else if (this.#state.kind !== 'announced') return;
-    this.#resetClient();
+    if (this.#state !== 'held' && this.#state !== 'announced') return;
+    this.#shared.holds.end(this, 'client-gone');
+    this.#reset('client-reset');
   }
 
   reject(reason: RejectReason): void {
     countRejected(this.owner, reason, this);
-    if (this.relay !== undefined) this.relay.reset('endpoint-reset');
-    else this.#resetClient();
+    this.#reset('endpoint-reset');
   }
 
   #next(reason: RejectReason): void {
     let why: RejectReason | undefined = reason;
     while (why !== undefined) {
-      const pick = this.#picker.next(this.owner.balancer, this);
+      const pick = this.#pick();
       if (pick === undefined) {
         this.#rejectOrHold(why);
         return;
@@ -282,94 +267,129 @@ export class TcpConnection implements HeadOwner, DialOwner, RelayOwner, PickRequ
     }
   }
 
+  /** Picks for the next attempt; undefined when none is left to make. */
+  #pick(): Pick | undefined {
+    if (this.#made >= this.#attempts.length) return undefined;
+    const { balancer } = this.owner;
+    let pick = balancer.pick(this);
+    // A balancer without untried endpoints returns a tried one.
+    if (pick !== undefined && this.tried.includes(pick.endpoint)) {
+      this.tried = this.#refused;
+      pick = balancer.pick(this);
+    }
+    if (pick === undefined || this.tried.includes(pick.endpoint)) return undefined;
+    this.#made += 1;
+    return pick;
+  }
+
   /** Undefined if the attempt is in progress; otherwise why it failed at once. */
   #attempt(pick: Pick): RejectReason | undefined {
     const { endpoint } = pick;
     const { loops, index } = this.#shared;
-    const { attempt } = this.#picker;
-    if (attempt === undefined) return undefined;
-    if (this.#picker.made > 1) this.counters.retries += 1;
-    publishPicked(this.owner, pick, this.#picker.made, this);
-    if (loops.loopsBack(this.owner, endpoint)) {
-      return this.#attemptFailed(endpoint, loopError(this.owner.name, endpoint.text), 'loop');
+    const running = this.#attempts[this.#made - 1];
+    if (running === undefined) return undefined;
+    this.#endpoint = endpoint;
+    if (this.#made > 1) this.counters.retries += 1;
+    publishPicked(this.owner, pick, this.#made, this);
+    if (loops.loopsBack(this.owner.name, endpoint)) {
+      return this.#attemptFailed(loopError(this.owner.name, endpoint.text), 'loop');
     }
     const source = this.#announced ? undefined : clientSource(this.owner, this, endpoint);
-    const dial = this.#client.dial(endpoint, this, source);
-    if (dial instanceof Error) return this.#attemptFailed(endpoint, dial);
-    this.#state = { kind: 'dialing', dial, endpoint, deadline: attempt.running.add(this) };
+    const dial = this.socket.dial(endpoint, source);
+    if (dial instanceof Error) return this.#attemptFailed(dial);
+    this.#dial = dial;
+    this.#state = 'dialing';
+    this.#deadline = running.add(this);
     this.#indexed = index.add(endpoint, this);
     return undefined;
   }
 
   /** Counts and publishes; returns why the client is rejected if no other endpoint is left to try. */
   #attemptFailed(
-    endpoint: BalancerEndpoint,
     error: NodeJS.ErrnoException,
     cause: ConnectErrorCause = connectErrorCause(error),
   ): RejectReason {
-    attemptFailed(this.owner, endpoint, this.#picker.made, cause, error);
-    this.#picker.failed(endpoint, cause === 'timeout');
+    const endpoint = this.#endpoint;
+    attemptFailed(this.owner, endpoint, this.#made, cause, error);
+    this.tried = [...this.tried, endpoint];
+    // After a timeout, more time may help.
+    if (cause !== 'timeout') this.#refused = [...this.#refused, endpoint];
     return cause === 'limit' ? 'limit' : 'connect-failed';
   }
 
   /** No header, or no answer to a dial, is awaited any more. */
   #abandon(): void {
     const state = this.#state;
-    if (state.kind !== 'announced' && state.kind !== 'dialing') return;
-    this.#state = IDLE;
-    state.deadline.remove();
-    if (state.kind === 'announced') return;
+    if (state !== 'announced' && state !== 'dialing') return;
+    this.#state = 'idle';
+    this.#deadline.remove();
+    if (state === 'announced') return;
     this.#indexed?.remove();
-    state.dial.abandon();
+    this.#dial.abandon();
   }
 
   #rejectOrHold(why: RejectReason): void {
-    const reason = rejectReason(this.owner, this.traffic, why);
-    if (reason !== 'no-endpoint' || this.relay !== undefined) {
+    let reason: RejectReason | undefined = rejectReason(this.owner, this.traffic, why);
+    if (reason === 'no-endpoint' && !this.#isRelayed) reason = this.#shared.holds.enter(this);
+    if (reason !== undefined) {
       this.reject(reason);
       return;
     }
-    const deadline = this.#shared.holds.enter(this);
-    if (typeof deadline === 'string') {
-      this.reject(deadline);
-      return;
-    }
     // Earlier attempts do not count when an endpoint is added.
-    this.#picker = new EndpointPicker(this.#shared.attempts);
-    this.#state = { kind: 'held', deadline };
-    this.#client.hold(this);
+    this.#attempts = this.#shared.attempts;
+    this.#made = 0;
+    this.tried = NONE;
+    this.#refused = NONE;
+    this.#state = 'held';
+    this.socket.hold();
   }
 
   #endRelay(reason: RelayEnd): void {
-    const state = this.#state;
-    if (state.kind !== 'relaying') return;
-    this.#state = IDLE;
+    if (this.#state !== 'relaying') return;
+    this.#state = 'idle';
     this.counters.active -= 1;
-    const { record } = state.endpoint;
-    record.bytesIn += state.relay.bytesIn;
-    record.bytesOut += state.relay.bytesOut;
+    const { record } = this.#endpoint;
+    record.bytesIn += this.bytesIn;
+    record.bytesOut += this.bytesOut;
     if (reason === 'half-close-timeout') this.counters.halfCloseTimeouts += 1;
     this.#grace?.remove();
     this.#young?.remove();
     this.#indexed?.remove();
     this.#halfClose?.end();
-    const durationMs = this.#shared.clock.now() - state.since;
-    publishEnded(state.addresses, state.relay, durationMs, reason);
+    const durationMs = this.#shared.clock.now() - this.#since;
+    publishEnded(this.#addresses, this.socket, durationMs, reason);
   }
 
-  #resetClient(): void {
-    if (this.#state.kind === 'over') return;
+  /** A relay reports its end later. */
+  #reset(reason: RelayEnd): void {
+    if (this.#state === 'over') return;
     this.#abandon();
-    this.#client.reset();
-    this.#leave();
+    this.socket.reset(reason);
+    if (!this.#isRelayed) this.#leave();
   }
 
   #leave(): void {
-    this.#state = OVER;
+    this.#state = 'over';
     this.#shared.gate.leave();
   }
 
   #remoteAddress(): KnownAddress {
-    return (this.#remote ??= this.#client.remoteAddress());
+    return (this.#remote ??= this.socket.remoteAddress());
   }
+}
+
+/**
+ * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
+ * there, TCP connects the socket to itself: clients would get their own bytes, and the endpoint not its port.
+ * `kernelPorts`: those that the kernel chooses; undefined: any.
+ */
+function isSelfConnect(
+  dial: TcpDial,
+  { address, port }: BalancerEndpoint,
+  kernelPorts: PortRange | undefined,
+): boolean {
+  if (kernelPorts !== undefined && (port < kernelPorts.first || port > kernelPorts.last))
+    return false;
+  const local = dial.localAddress();
+  return local.port === port && local.address === address;
 }

@@ -8,11 +8,9 @@ import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import { Gate } from '../core/descriptors.ts';
 import type { EngineLimits } from '../limits.ts';
 import { HoldQueue, type HeldClient } from './hold-queue.ts';
-import type { AcceptOwner, TcpTransport, TcpRelay } from './transport.ts';
-import { EndpointIndex, type EndpointUse } from '../core/endpoint-index.ts';
-import type { OwnedListener } from '../core/listener.ts';
+import type { AcceptOwner, ByteCounters, TcpClient, TcpTransport } from './transport.ts';
+import { EndpointIndex } from '../core/endpoint-index.ts';
 import type { SharedServicePorts } from '../core/shared-service-ports.ts';
-import type { Inspectable } from '../inspect.ts';
 
 /** When keepalive is set on an endpoint's socket: four system calls that most connections end before. Milliseconds. */
 const KEEPALIVE_AFTER_MS = 1000;
@@ -20,16 +18,11 @@ const KEEPALIVE_AFTER_MS = 1000;
 /** For a whole PROXY protocol header to arrive. Milliseconds. */
 export const HEADER_TIMEOUT_MS = 5000;
 
-export interface Timed extends HeldClient {
-  readonly relay: TcpRelay | undefined;
+export interface Timed extends HeldClient, Readonly<ByteCounters> {
+  readonly socket: TcpClient;
   /** The running connection attempt timed out, or the client's header. */
   timedOut(timeoutMs: number): void;
   endpointGone(): void;
-}
-
-interface AttemptTime {
-  readonly timeoutMs: number;
-  readonly running: DeadlineQueue<Timed>;
 }
 
 /** The connections of an engine, and what they share. */
@@ -38,7 +31,6 @@ export class TcpConnections {
   readonly clock: Clock;
   readonly gate: Gate;
   readonly loops: LoopGuard;
-  readonly listeners = new Set<OwnedListener>();
   readonly ofShared: SharedServicePorts<AcceptOwner>;
   /** Every connection that has an endpoint, or is dialing one. */
   readonly index = new EndpointIndex<Timed>();
@@ -48,12 +40,12 @@ export class TcpConnections {
   readonly young: DeadlineQueue<Timed>;
   /** Ports that the kernel chooses for our side; undefined when it does not say. */
   readonly kernelPorts: PortRange | undefined = kernelPortRange();
-  attempts: readonly AttemptTime[] = [];
+  /** Running attempts, with the time limit of each in turn. */
+  attempts: readonly DeadlineQueue<Timed>[] = [];
   /** Relays whose endpoint was removed; undefined when they may live on without limit. */
   grace: DeadlineQueue<Timed> | undefined;
   halfClosed!: DeadlineQueue<HalfCloseWatch>;
   readonly #limits: EngineLimits;
-  #hasLeft = false;
 
   constructor(
     context: EngineContext,
@@ -70,8 +62,8 @@ export class TcpConnections {
     this.transport = transport;
     this.ofShared = ofShared;
     this.headers = this.#timeouts(HEADER_TIMEOUT_MS);
-    this.young = new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ relay }) =>
-      relay?.keepAlive(limits.keepAliveMs),
+    this.young = new DeadlineQueue(clock, KEEPALIVE_AFTER_MS, ({ socket }) =>
+      socket.keepAlive(limits.keepAliveMs),
     );
     this.limitsChanged();
   }
@@ -79,14 +71,11 @@ export class TcpConnections {
   /** Queued items stay in their queue. */
   limitsChanged(): void {
     const { connectTimeoutsMs, endpointGraceMs, halfCloseTimeoutMs } = this.#limits;
-    this.attempts = connectTimeoutsMs.map((timeoutMs) => ({
-      timeoutMs,
-      running: this.#timeouts(timeoutMs),
-    }));
+    this.attempts = connectTimeoutsMs.map((ms) => this.#timeouts(ms));
     this.grace =
       endpointGraceMs > 0
-        ? new DeadlineQueue(this.clock, endpointGraceMs, ({ relay }) =>
-            relay?.reset('endpoint-gone'),
+        ? new DeadlineQueue(this.clock, endpointGraceMs, ({ socket }) =>
+            socket.reset('endpoint-gone'),
           )
         : undefined;
     this.halfClosed = new DeadlineQueue(
@@ -102,34 +91,25 @@ export class TcpConnections {
     for (const connection of this.index.of(endpoint)) connection.endpointGone();
   }
 
-  /** Established relays continue, as in kube-proxy's userspace mode. */
-  servicePortGone(owner: ServicePort): void {
+  /** Established relays continue, as in kube-proxy's userspace mode; if `continues`, clients whose header is awaited, too. */
+  servicePortGone(owner: ServicePort, continues: boolean): void {
     this.holds.servicePortGone(owner);
-    if (this.#hasLeft) return;
+    if (continues) return;
     const ofOwner = [...this.headers].filter((each) => each.servicePort === owner.name);
     for (const client of ofOwner) client.reject('no-endpoint');
   }
 
-  /** Clients whose header is awaited are still served. */
-  leave(): void {
-    this.#hasLeft = true;
-  }
-
   /** What waits for an endpoint, then what has one or is getting one, oldest first. Not to be kept. */
-  *all(): Iterable<Inspectable> {
+  *all(): Iterable<HeldClient> {
     yield* this.headers;
     yield* this.holds;
     yield* this.index;
   }
 
-  useOf(endpoint: BalancerEndpoint): EndpointUse {
-    return this.index.useOf(endpoint, ({ relay }) => relay);
-  }
-
-  /** Ends everything at once. Call it again when sockets that were being opened are open. */
+  /** Ends everything at once, when all listeners are closed. */
   async destroy(): Promise<void> {
-    await Promise.all([...this.listeners].map((listener) => listener.close()));
-    for (const connection of [...this.headers, ...this.holds, ...this.index]) connection.destroy();
+    const connections = [...this.all()];
+    for (const connection of connections) connection.destroy();
     await this.gate.empty();
     await this.transport.destroy();
   }
@@ -152,17 +132,16 @@ const HALF_CLOSE_LOOKS = 8;
  */
 export class HalfCloseWatch {
   readonly #connections: TcpConnections;
-  readonly #relay: TcpRelay;
+  readonly #relay: TcpClient;
   #next: Deadline<HalfCloseWatch>;
   #idleLooks = 0;
-  #bytes: number;
-  /** Unsent bytes at the last check; undefined while bytes were passed on. */
-  #unsent: number | undefined;
+  #arrived: number;
 
-  constructor(connections: TcpConnections, relay: TcpRelay) {
+  constructor(connections: TcpConnections, relay: TcpClient) {
     this.#connections = connections;
     this.#relay = relay;
-    this.#bytes = relay.bytesIn + relay.bytesOut;
+    // What is unsent costs two system calls.
+    this.#arrived = relay.bytesIn + relay.bytesOut;
     this.#next = connections.halfClosed.add(this);
   }
 
@@ -171,19 +150,15 @@ export class HalfCloseWatch {
   }
 
   look(): void {
-    this.#idleLooks = this.#moves() ? 0 : this.#idleLooks + 1;
+    const arrived = arrivedOf(this.#relay);
+    this.#idleLooks = arrived === this.#arrived ? this.#idleLooks + 1 : 0;
+    this.#arrived = arrived;
     if (this.#idleLooks < HALF_CLOSE_LOOKS) this.#next = this.#connections.halfClosed.add(this);
     else this.#relay.reset('half-close-timeout');
   }
+}
 
-  /** Reads unsent bytes only when no byte was passed on: that costs two system calls. */
-  #moves(): boolean {
-    const { bytesIn, bytesOut } = this.#relay;
-    const bytes = bytesIn + bytesOut;
-    const before = this.#unsent;
-    const isPassing = bytes !== this.#bytes;
-    this.#bytes = bytes;
-    this.#unsent = isPassing ? undefined : this.#relay.unsent();
-    return isPassing || (before !== undefined && Number(this.#unsent) < before);
-  }
+/** Bytes that have reached the peers. */
+function arrivedOf(relay: TcpClient): number {
+  return relay.bytesIn + relay.bytesOut - relay.unsent();
 }

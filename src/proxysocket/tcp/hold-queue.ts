@@ -2,9 +2,9 @@ import type { Clock } from '../../util/clock.ts';
 import { rejectReason, type RejectReason } from '../counters.ts';
 import { tcpHeld, tcpHoldEnded, type TcpHoldEnded } from '../events.ts';
 import type { Inspectable } from '../inspect.ts';
+import { type ProcessDescriptors } from '../core/descriptors.ts';
 import { LimitSignal } from '../core/limit-signal.ts';
 import { LIMIT_NAMES, type EngineLimits } from '../limits.ts';
-import type { ProcessDescriptors } from '../core/descriptors.ts';
 import type { EngineContext, ServicePort } from '../core/service-port.ts';
 import type { Traffic } from '../spec.ts';
 import { DeadlineQueue, type Deadline } from '../core/timers.ts';
@@ -26,6 +26,8 @@ export interface HeldClient extends Inspectable {
   readonly remoteAddress: string;
   /** When it was first held, on the clock. Only the queue writes it. */
   heldSince: number | undefined;
+  /** While it is held. Only the queue writes it. */
+  hold: Deadline<HeldClient> | undefined;
   endpointThere(): void;
   reject(reason: RejectReason): void;
   destroy(): void;
@@ -40,10 +42,7 @@ export class HoldQueue implements Iterable<HeldClient> {
   readonly #limits: Pick<EngineLimits, 'holdTimeoutMs' | 'maxHeldConnections'>;
   readonly #descriptors: Pick<ProcessDescriptors, 'capacity'>;
   readonly #signal: LimitSignal;
-  readonly #waiting = new Map<ServicePort, Map<HeldClient, Deadline<HeldClient>>>();
-  /** Those whose clients are being released, batch by batch. */
-  readonly #waking = new Set<ServicePort>();
-  readonly #gone = new WeakSet<ServicePort>();
+  readonly #waiting = new Map<ServicePort, Set<HeldClient>>();
   #timeouts: DeadlineQueue<HeldClient> | undefined;
   #size = 0;
 
@@ -67,17 +66,17 @@ export class HoldQueue implements Iterable<HeldClient> {
   }
 
   /**
-   * Holds a client that found no endpoint; else returns why it is rejected: it has tried all endpoints, or the
+   * Holds a client that found no endpoint, or returns why it is rejected: it has tried all endpoints, or the
    * service port was removed and its listeners are about to close.
    *
    * A client whose endpoint was removed again gets the whole time again, unless that has passed since it was first
    * held: with flapping endpoints it could be held forever.
    */
-  enter(client: HeldClient): Deadline<HeldClient> | RejectReason {
+  enter(client: HeldClient): RejectReason | undefined {
     const timeouts = this.#timeouts;
     const { owner, heldSince } = client;
-    if (timeouts === undefined || owner.balancer.serves(client.traffic)) return 'no-endpoint';
-    if (this.#gone.has(owner)) return 'no-endpoint';
+    if (timeouts === undefined || owner.isGone === true) return 'no-endpoint';
+    if (owner.balancer.serves(client.traffic)) return 'no-endpoint';
     const now = this.#clock.now();
     if (heldSince !== undefined && now - heldSince >= timeouts.ms) return 'hold-timeout';
     if (this.#size >= this.#most) {
@@ -87,47 +86,62 @@ export class HoldQueue implements Iterable<HeldClient> {
     // Not only for subscribers: it is not known any more once the client has left.
     const { remoteAddress } = client;
     let held = this.#waiting.get(owner);
-    if (held === undefined) this.#waiting.set(owner, (held = new Map()));
-    const deadline = timeouts.add(client, now);
-    held.set(client, deadline);
+    if (held === undefined) this.#waiting.set(owner, (held = new Set()));
+    held.add(client);
+    client.hold = timeouts.add(client, now);
     this.#size += 1;
     owner.counters.held += 1;
     if (heldSince === undefined) owner.counters.heldTotal += 1;
     client.heldSince ??= now;
     if (tcpHeld.hasSubscribers)
       tcpHeld.publish({ servicePort: owner.name, remoteAddress, waiting: held.size });
-    return deadline;
+    return undefined;
   }
 
   /** Idempotent: only the first reason counts. */
   end(client: HeldClient, reason: HoldEnd): void {
-    const { owner, remoteAddress } = client;
+    const { owner, hold } = client;
     const held = this.#waiting.get(owner);
-    const deadline = held?.get(client);
-    if (held === undefined || deadline === undefined) return;
-    deadline.remove();
+    if (held === undefined || hold === undefined) return;
+    client.hold = undefined;
+    hold.remove();
     held.delete(client);
     if (held.size === 0) this.#waiting.delete(owner);
     this.#size -= 1;
     this.#signal.freed(this.#size);
     owner.counters.held -= 1;
     if (!tcpHoldEnded.hasSubscribers) return;
+    const { remoteAddress } = client;
     const ended = { servicePort: owner.name, remoteAddress, waiting: held.size };
-    tcpHoldEnded.publish({ ...ended, durationMs: this.#clock.now() - deadline.since, reason });
+    tcpHoldEnded.publish({ ...ended, durationMs: this.#clock.now() - hold.since, reason });
   }
 
-  /** The endpoints of a service port have changed: releases the clients for which there is one. */
+  /** The endpoints of a service port have changed: releases the clients for which there is one, the oldest first. */
   endpointsChanged(owner: ServicePort): void {
-    if (this.#waiting.has(owner) && !this.#waking.has(owner)) this.#wake(owner);
+    let left = AT_ONCE;
+    for (const client of this.#of(owner)) {
+      if (owner.balancer.serves(client.traffic)) {
+        if (left === 0) {
+          // Endpoints may change again meanwhile.
+          this.#clock.setTimer(PAUSE_MS, () => this.endpointsChanged(owner));
+          return;
+        }
+        left -= 1;
+        this.end(client, 'endpoint');
+        client.endpointThere();
+      } else if (rejectReason(owner, client.traffic, 'no-endpoint') === 'drained') {
+        this.#reject(client, 'drained', 'drained');
+      }
+    }
   }
 
   servicePortGone(owner: ServicePort): void {
-    this.#gone.add(owner);
+    owner.isGone = true;
     for (const client of this.#of(owner)) this.#reject(client, 'service-gone', 'no-endpoint');
   }
 
   *[Symbol.iterator](): Generator<HeldClient, void, void> {
-    for (const held of this.#waiting.values()) yield* held.keys();
+    for (const held of this.#waiting.values()) yield* held;
   }
 
   #reject(client: HeldClient, end: HoldEnd, reason: RejectReason): void {
@@ -141,32 +155,6 @@ export class HoldQueue implements Iterable<HeldClient> {
   }
 
   #of(owner: ServicePort): readonly HeldClient[] {
-    return [...(this.#waiting.get(owner)?.keys() ?? [])];
-  }
-
-  /** The oldest first. Endpoints may change again between batches. */
-  #wake(owner: ServicePort): void {
-    let left = AT_ONCE;
-    for (const client of this.#of(owner)) {
-      if (owner.balancer.serves(client.traffic)) {
-        if (left === 0) {
-          this.#wakeLater(owner);
-          return;
-        }
-        left -= 1;
-        this.end(client, 'endpoint');
-        client.endpointThere();
-      } else if (rejectReason(owner, client.traffic, 'no-endpoint') === 'drained') {
-        this.#reject(client, 'drained', 'drained');
-      }
-    }
-  }
-
-  #wakeLater(owner: ServicePort): void {
-    this.#waking.add(owner);
-    this.#clock.setTimer(PAUSE_MS, () => {
-      this.#waking.delete(owner);
-      this.#wake(owner);
-    });
+    return [...(this.#waiting.get(owner) ?? [])];
   }
 }

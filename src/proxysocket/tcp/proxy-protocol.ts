@@ -31,17 +31,10 @@ export function proxyHeader(
     const words = [`TCP${from.length === 4 ? 4 : 6}`, one, other, ...ports];
     return Buffer.from(`PROXY ${words.join(' ')}\r\n`, 'latin1');
   }
-  const header = Buffer.alloc(SIGNATURE.length + 4 + 2 * from.length + 4);
-  SIGNATURE.copy(header);
-  header[12] = PROXY;
-  header[13] = from.length === 4 ? TCP4 : TCP6;
-  header.writeUInt16BE(2 * from.length + 4, 14);
-  header.set(from, 16);
-  header.set(to, 16 + from.length);
-  for (const [index, port] of ports.entries()) {
-    header.writeUInt16BE(port, 16 + 2 * from.length + 2 * index);
-  }
-  return header;
+  const length = 2 * from.length + 4;
+  const protocol = from.length === 4 ? TCP4 : TCP6;
+  const portBytes = ports.flatMap((port) => [port >> 8, port & 255]);
+  return Buffer.from([...SIGNATURE, PROXY, protocol, 0, length, ...from, ...to, ...portBytes]);
 }
 
 /** Four or sixteen bytes. An IPv6 socket writes IPv4 peers as mapped addresses, which count as IPv4. */

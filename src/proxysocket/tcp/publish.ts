@@ -2,7 +2,7 @@ import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { Client, ServicePort } from '../core/service-port.ts';
 import { relayEnded, relayStarted, tcpAccepted, type RelayAddresses } from '../events.ts';
-import type { RelayEnd, TcpClient, TcpDial, TcpRelay, KnownAddress } from './transport.ts';
+import type { ByteCounters, KnownAddress, RelayEnd, TcpClient, TcpDial } from './transport.ts';
 
 export function publishAccepted({ name }: ServicePort, client: TcpClient): void {
   if (!tcpAccepted.hasSubscribers) return;
@@ -36,7 +36,7 @@ export function publishStarted(
 
 export function publishEnded(
   addresses: RelayAddresses | undefined,
-  { bytesIn, bytesOut }: TcpRelay,
+  { bytesIn, bytesOut }: Readonly<ByteCounters>,
   durationMs: number,
   reason: RelayEnd,
 ): void {

@@ -36,7 +36,7 @@ export interface TcpTransport {
 export interface AcceptOwner {
   /** The client belongs to the callee: `reset` or a relay ends it. */
   accepted(client: TcpClient): void;
-  /** A client was dropped because the process or the system has no descriptor left. */
+  /** The process or the system has no descriptor left for a client: it is dropped, or waits for one; called once then. */
   acceptFailed(): void;
 }
 
@@ -46,57 +46,47 @@ export interface KnownAddress {
   readonly port?: number | undefined;
 }
 
-/** The socket of an accepted client, which is not read before it has an endpoint. */
-export interface TcpClient {
+/** The socket of an accepted client, which is not read before it has an endpoint; then its relay, too. */
+export interface TcpClient extends Readonly<ByteCounters> {
+  /** Set as soon as the client is accepted, and called back from then on. */
+  owner: ClientOwner;
   /** Costs a system call, as `localAddress` does. */
   remoteAddress(): KnownAddress;
   localAddress(): KnownAddress;
-  /** Closes it with a reset. Not once it has a relay. */
-  reset(): void;
+  /** Closes it with a reset; once it is relayed, its endpoint as well: only the first reason counts then, and `relayEnded` follows. */
+  reset(reason: RelayEnd): void;
   /**
    * Watches whether the client leaves, until `release`. It leaves by a reset, and by a FIN before it has sent anything;
    * one that has sent a request and its FIN may want the answer.
    */
-  hold(owner: HoldOwner): void;
+  hold(): void;
   release(): void;
   /**
-   * Reads until `owner` has the head of what the client sends, and takes that off; the rest stays. Instead of
+   * Reads until the owner has the head of what the client sends, and takes that off; the rest stays. Instead of
    * `headTaken`, `clientGone` is called when the client leaves before. Not while it is held.
    */
-  readHead(owner: HeadOwner): void;
+  readHead(): void;
   /**
    * Starts to connect; an error when that has failed at once. One at a time. `source`: the IP literal that the
    * endpoint is to see, which only transports with transparent sockets can do.
    */
-  dial(endpoint: BalancerEndpoint, owner: DialOwner, source?: string): TcpDial | Error;
+  dial(endpoint: BalancerEndpoint, source?: string): TcpDial | Error;
+  /** Bytes that were passed on and have not reached the peers, as far as the transport knows. */
+  unsent(): number;
+  /** Enables TCP keep-alive probes of the endpoint after this idle time. Milliseconds. */
+  keepAlive(idleMs: number): void;
 }
 
-export interface HoldOwner {
-  clientGone(): void;
-}
-
-export const MAX_HEAD_BYTES = 4096;
-
-export interface HeadOwner extends HoldOwner {
-  /** Called with all bytes so far whenever more arrive. Returns the length of the head, or undefined to wait. */
-  head(bytes: Uint8Array): number | undefined;
-  headTaken(): void;
-}
-
-/** Exactly one of the first two is called, unless the dial is abandoned. */
-export interface DialOwner {
-  dialed(): void;
-  dialFailed(error: NodeJS.ErrnoException): void;
-  /** A bug of this program: the connection has to end. */
-  destroy(): void;
-}
-
+/** An attempt to connect; `dialed` or `dialFailed` is called once, unless it is abandoned. */
 export interface TcpDial {
   localAddress(): KnownAddress;
-  /** Closes it without calling its owner. */
+  /** Closes it without calling the owner. */
   abandon(): void;
-  /** Joins the client to the endpoint that was dialed; call `start` next. The same relay for each endpoint of a client. */
-  join(owner: RelayOwner): TcpRelay;
+  /**
+   * Moves bytes between the client and the endpoint that was dialed. `header`: goes to the endpoint first and does not
+   * count. May call the owner back at once.
+   */
+  relay(header?: Uint8Array): void;
 }
 
 export type RelayEnd = RelayEnded['reason'];
@@ -107,26 +97,25 @@ export interface ByteCounters {
   bytesOut: number;
 }
 
-export interface RelayOwner {
+export const MAX_HEAD_BYTES = 4096;
+
+export interface ClientOwner {
   /** The transport adds the bytes that it passes on. */
   readonly counters: ByteCounters;
+  clientGone(): void;
+  /** Called with all bytes so far whenever more arrive. Returns the length of the head, or undefined to wait. */
+  head(bytes: Uint8Array): number | undefined;
+  headTaken(): void;
+  dialed(): void;
+  dialFailed(error: NodeJS.ErrnoException): void;
   halfClosed(): void;
   /**
    * The endpoint broke before anything went through; its socket is closed. True: another endpoint is being dialed, and
-   * `join` follows, or `reset`. False: the transport resets the relay.
+   * `relay` follows, or `reset`. False: the transport resets the client.
    */
   endpointLost(error: NodeJS.ErrnoException): boolean;
-  /** Both sockets are closed. Called once. */
+  /** Both sockets of a relay are closed. Called once. */
   relayEnded(reason: RelayEnd): void;
-}
-
-export interface TcpRelay extends Readonly<ByteCounters> {
-  /** Bytes that were passed on and have not reached the peers, as far as the transport knows. */
-  unsent(): number;
-  /** Moves bytes. `header`: goes to the endpoint first and does not count. May call its owner back at once. */
-  start(header?: Uint8Array): void;
-  /** Enables TCP keep-alive probes of the endpoint after this idle time. Milliseconds. */
-  keepAlive(idleMs: number): void;
-  /** Resets both sides. Only the first reason counts; `relayEnded` follows. */
-  reset(reason: RelayEnd): void;
+  /** A bug of this program: the connection has to end. */
+  destroy(): void;
 }

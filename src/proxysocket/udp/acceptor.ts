@@ -1,19 +1,18 @@
 import type { BalancerEndpoint, Pick } from '../../roundrobin/endpoint.ts';
 import { rejectReason } from '../counters.ts';
 import { udpSessionEnded, udpSessionStarted, type UdpSessionStarted } from '../events.ts';
-import { connectErrorCause, lossCause } from '../core/connect-error.ts';
-import { Gate } from '../core/descriptors.ts';
-import { SharedLimitSignal } from '../core/limit-signal.ts';
 import {
   attemptFailed,
   publishPicked,
   type EngineContext,
   type ServicePort,
 } from '../core/service-port.ts';
-import type { NewProcess } from '../engine.ts';
+import { connectErrorCause, lossCause } from '../core/socket-errors.ts';
+import { Gate } from '../core/descriptors.ts';
+import { LimitSignal } from '../core/limit-signal.ts';
 import type { ListenSpec } from '../spec.ts';
 import { OwnedListener } from '../core/listener.ts';
-import { EndpointIndex, type EndpointUse } from '../core/endpoint-index.ts';
+import { EndpointIndex } from '../core/endpoint-index.ts';
 import {
   ClientTable,
   type ClientAddress,
@@ -38,6 +37,15 @@ export const MAX_HOPS = 8;
 const PROOF_MS = 10_000;
 
 /**
+ * How long a session may wait for its first answer before it can be evicted. Otherwise, with more active clients than
+ * sessions, each one would be evicted before its answer. Milliseconds.
+ */
+const ANSWER_MS = 250;
+
+/** Without a full send queue. Milliseconds. */
+const QUIET_MS = 1000;
+
+/**
  * The UDP half of an engine, on the sockets of a transport.
  *
  * A session is one client port at one listening socket, with its own socket that is connected to one endpoint. It
@@ -45,30 +53,31 @@ const PROOF_MS = 10_000;
  * port, or when a newer one needs its room. The client's next datagram then begins another one.
  */
 export class UdpAcceptor implements SessionHost {
-  readonly listeners = new Set<UdpListener>();
   readonly refuse: Refuse;
   readonly #context: EngineContext;
-  readonly #transport: UdpTransport;
+  readonly transport: UdpTransport;
   readonly #idle: IdleQueues<UdpSession>;
   readonly index = new EndpointIndex<UdpSession>();
   readonly #byBackendAddress = new ClientTable<UdpSession>();
   readonly gate: Gate;
-  readonly #queues: SharedLimitSignal;
+  readonly #queues: LimitSignal;
+  /** After this, the limit no longer counts as reached. */
+  readonly #quiet: DeadlineQueue<LimitSignal>;
   readonly #previousEndpoint: ReturnType<typeof previousFlows>;
   /** One session for each failing endpoint. */
   readonly #proofs: DeadlineQueue<UdpSession>;
   readonly #proving = new Set<BalancerEndpoint>();
-  #hasLeft = false;
 
   constructor(transport: UdpTransport, context: EngineContext) {
     const { limits, clock, descriptors } = context;
     this.#context = context;
-    this.#transport = transport;
+    this.transport = transport;
     // No more than half of the descriptors: any client can send datagrams from any number of ports, and they must not
     // keep TCP clients out.
     const most = () => Math.min(limits.maxUdpSessions, Math.ceil(descriptors.capacity / 2));
     this.gate = new Gate('UDP', 'max-udp-sessions', most, descriptors);
-    this.#queues = new SharedLimitSignal(clock, 'udp-send-queue', limits.udpSendQueueBytes);
+    this.#queues = new LimitSignal('udp-send-queue', () => limits.udpSendQueueBytes);
+    this.#quiet = new DeadlineQueue(clock, QUIET_MS, (signal) => signal.left());
     this.refuse = refusals(clock, limits.udpIdleTimeoutMs);
     this.#previousEndpoint = previousFlows(clock, limits.udpIdleTimeoutMs);
     this.#proofs = new DeadlineQueue(clock, PROOF_MS, (session) => this.#proved(session));
@@ -82,10 +91,8 @@ export class UdpAcceptor implements SessionHost {
     );
   }
 
-  async listen(spec: ListenSpec, owner: ServicePort): Promise<OwnedListener> {
-    const listener = new UdpListener(this, spec, owner);
-    await listener.open(this.#transport.listen(spec, listener));
-    return listener;
+  newListener(spec: ListenSpec, owner: ServicePort): OwnedListener {
+    return new UdpListener(this, spec, owner);
   }
 
   /**
@@ -105,13 +112,10 @@ export class UdpAcceptor implements SessionHost {
       return undefined;
     }
     const traffic = listenSocket.trafficOf(client);
-    const pick = owner.balancer.pick({
-      client: client.address,
-      traffic,
-      family: listenSocket.family,
-      tried: [],
-      previous: this.#previousEndpoint(owner.name, client),
-    });
+    const { family } = listenSocket;
+    const previous = this.#previousEndpoint(owner.name, client);
+    const request = { client: client.address, traffic, family, tried: [], previous };
+    const pick = owner.balancer.pick(request);
     if (pick === undefined) {
       this.refuse(owner, client, rejectReason(owner, traffic, 'no-endpoint'));
       return undefined;
@@ -121,8 +125,9 @@ export class UdpAcceptor implements SessionHost {
       this.refuse(owner, client, 'limit');
       return undefined;
     }
-    const { endpoint } = pick;
-    const session = listenSocket.newSession(this, { owner, client, endpoint, hops });
+    const session = listenSocket.newSession(owner, client, pick.endpoint);
+    session.hops = hops;
+    session.beganAt = this.#context.clock.now();
     owner.counters.connections += 1;
     owner.counters.active += 1;
     this.#idle.touch(session);
@@ -134,26 +139,15 @@ export class UdpAcceptor implements SessionHost {
     for (const session of this.index.of(endpoint)) this.#finish(session, 'endpoint-gone');
   }
 
-  servicePortGone(owner: ServicePort): void {
-    if (this.#hasLeft) return;
+  /** `continues`: until its sessions are idle. */
+  servicePortGone(owner: ServicePort, continues = false): void {
+    if (continues) return;
     for (const endpoint of owner.balancer.endpoints()) this.endAll(this.index.of(endpoint));
   }
 
-  /** Sessions continue until they are idle, if a new process serves their listeners. */
-  leave(newProcess: NewProcess | undefined): void {
-    if (newProcess === undefined) return;
-    this.#hasLeft = true;
-    for (const listener of this.listeners) listener.leave(newProcess.served);
-  }
-
-  useOf(endpoint: BalancerEndpoint): EndpointUse {
-    return this.index.useOf(endpoint, (session) => session);
-  }
-
-  async destroy(): Promise<void> {
+  destroy(): void {
     const sessions = [...this.index];
     for (const session of sessions) this.#finish(session, 'destroyed');
-    await Promise.all([...this.listeners].map((listener) => listener.close()));
   }
 
   endAll(sessions: Iterable<UdpSession>): void {
@@ -163,6 +157,8 @@ export class UdpAcceptor implements SessionHost {
   queueFull({ owner }: UdpSession): void {
     owner.counters.datagramsDropped += 1;
     this.#queues.refused();
+    this.#quiet.first?.remove();
+    this.#quiet.add(this.#queues);
   }
 
   touch(session: UdpSession): void {
@@ -188,21 +184,17 @@ export class UdpAcceptor implements SessionHost {
       } else this.#abandon(session, 'limit');
       return;
     }
+    const { owner, client, listenSocket } = session;
     const tried = [...session.tried, session.endpoint];
-    const pick =
-      tried.length < this.#context.limits.connectTimeoutsMs.length
-        ? session.owner.balancer.pick({
-            client: session.client.address,
-            traffic: session.listenSocket.trafficOf(session.client),
-            family: session.listenSocket.family,
-            tried,
-          })
-        : undefined;
+    const [traffic, { family }] = [listenSocket.trafficOf(client), listenSocket];
+    const isLast = tried.length >= this.#context.limits.connectTimeoutsMs.length;
+    const request = { client: client.address, traffic, family, tried };
+    const pick = isLast ? undefined : owner.balancer.pick(request);
     if (pick === undefined || tried.includes(pick.endpoint)) {
       this.#abandon(session, 'connect-failed');
       return;
     }
-    session.owner.counters.retries += 1;
+    owner.counters.retries += 1;
     session.indexed?.remove();
     session.tried = tried;
     session.endpoint = pick.endpoint;
@@ -223,13 +215,17 @@ export class UdpAcceptor implements SessionHost {
     session.open();
   }
 
-  /** Ends the least recently used session; false when `keep` is the only one. */
+  /** Ends the least recently used session; false when that is `keep`, or waits for its first answer. */
   #evict(keep?: UdpSession): boolean {
     const oldest = this.#idle.oldest();
-    if (oldest === undefined || oldest === keep) return false;
+    if (oldest === undefined || oldest === keep || this.#awaitsAnswer(oldest)) return false;
     oldest.owner.counters.sessionsEvicted += 1;
     this.#finish(oldest, 'evicted');
     return true;
+  }
+
+  #awaitsAnswer({ datagramsOut, beganAt }: UdpSession): boolean {
+    return datagramsOut === 0 && this.#context.clock.now() - beganAt < ANSWER_MS;
   }
 
   #prove(session: UdpSession): void {
@@ -239,9 +235,9 @@ export class UdpAcceptor implements SessionHost {
     this.#proofs.add(session);
   }
 
-  #proved({ endpoint, owner, hasEnded, datagramsIn }: UdpSession): void {
+  #proved({ endpoint, owner, state, datagramsIn }: UdpSession): void {
     this.#proving.delete(endpoint);
-    if (!hasEnded && datagramsIn > 0) owner.balancer.connected(endpoint);
+    if (state !== 'ended' && datagramsIn > 0) owner.balancer.connected(endpoint);
   }
 
   #abandon(session: UdpSession, reason: 'limit' | 'connect-failed'): void {
@@ -251,9 +247,9 @@ export class UdpAcceptor implements SessionHost {
   }
 
   #finish(session: UdpSession, reason: EndReason): void {
-    if (session.hasEnded) return;
+    if (session.state === 'ended') return;
     const { counters } = session.owner;
-    const wasOpen = session.isOpen;
+    const wasOpen = session.state === 'open';
     counters.datagramsDropped += session.end();
     counters.active -= 1;
     if (wasOpen) {
@@ -263,7 +259,7 @@ export class UdpAcceptor implements SessionHost {
     }
     this.#idle.remove(session);
     session.indexed?.remove();
-    if (session.local !== undefined) this.#byBackendAddress.delete(session.local, session);
+    if (session.local !== undefined) this.#byBackendAddress.delete(session.local);
     session.listenSocket.forget(session);
     if (wasOpen && udpSessionEnded.hasSubscribers) {
       const { datagramsIn, datagramsOut } = session;
@@ -274,42 +270,42 @@ export class UdpAcceptor implements SessionHost {
 }
 
 class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwner {
-  readonly #sessions: UdpAcceptor;
+  readonly host: UdpAcceptor;
 
-  constructor(sessions: UdpAcceptor, spec: ListenSpec, owner: ServicePort) {
-    super(spec, owner, sessions.listeners);
-    this.#sessions = sessions;
+  constructor(host: UdpAcceptor, spec: ListenSpec, owner: ServicePort) {
+    super(spec, owner, host.transport);
+    this.host = host;
   }
 
   /** New clients are served by the new owner at once. Sessions with unsuitable endpoints end. */
   override assign(owner: ServicePort, spec: ListenSpec): void {
-    const sameService = this.owner === owner && this.traffic === spec.traffic;
+    const sameService = this.owner === owner && this.listen.traffic === spec.traffic;
     super.assign(owner, spec);
-    for (const listenSocket of this.listening?.listenSockets() ?? []) {
+    for (const listenSocket of this.#listenSockets()) {
       const fits = ({ client }: UdpSession) =>
         sameService && this.admits({ client: client.address });
-      this.endAll(listenSocket.all().filter((session) => !fits(session)));
+      this.host.endAll(listenSocket.all().filter((session) => !fits(session)));
     }
   }
 
   begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined {
     if (!this.admits({ client: client.address })) {
-      this.#sessions.refuse(this.owner, client, 'source');
+      this.host.refuse(this.owner, client, 'source');
       return undefined;
     }
-    return this.#sessions.begin(listenSocket, this.owner, client);
+    return this.host.begin(listenSocket, this.owner, client);
   }
 
   dropped(): void {
     this.owner.counters.datagramsDropped += 1;
   }
 
-  endAll(sessions: readonly UdpSession[]): void {
-    this.#sessions.endAll(sessions);
+  leave(served: ReadonlySet<number>): void {
+    for (const listenSocket of this.#listenSockets()) listenSocket.leave(served);
   }
 
-  leave(served: ReadonlySet<number>): void {
-    for (const listenSocket of this.listening?.listenSockets() ?? []) listenSocket.leave(served);
+  #listenSockets(): ListenSocket[] {
+    return this.sockets.flatMap((socket) => socket.listenSockets());
   }
 }
 

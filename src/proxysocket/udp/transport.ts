@@ -3,7 +3,8 @@ import type { Family } from '../../util/family.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { IndexEntry } from '../core/endpoint-index.ts';
 import type { Listening, ClientIp } from '../core/listener.ts';
-import type { ServicePort } from '../core/service-port.ts';
+import { type ServicePort } from '../core/service-port.ts';
+import { selfConnectError } from '../core/socket-errors.ts';
 import type { Deadline, Idle } from '../core/timers.ts';
 import type { UdpSessionEnded } from '../events.ts';
 import type { ConnectionSnapshot, Inspectable } from '../inspect.ts';
@@ -22,23 +23,15 @@ export interface UdpListening extends Listening {
 }
 
 export interface ListenSocketOwner {
+  readonly host: SessionHost;
   trafficOf(from: ClientIp): Traffic;
   /** Begins a session of this listening socket; undefined, counted and reported, when the client is refused. */
   begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined;
   /** A datagram could not be received or passed on. */
   dropped(): void;
-  endAll(sessions: readonly UdpSession[]): void;
 }
 
 export type EndReason = UdpSessionEnded['reason'];
-
-export interface SessionStart {
-  readonly owner: ServicePort;
-  readonly client: ClientAddress;
-  readonly endpoint: BalancerEndpoint;
-  /** Sessions of this process that its client's datagrams have passed before. */
-  readonly hops: number;
-}
 
 const NONE_TRIED: readonly BalancerEndpoint[] = [];
 
@@ -48,10 +41,12 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
  */
 export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   readonly listenSocket: ListenSocket;
-  protected readonly host: SessionHost;
   readonly owner: ServicePort;
   readonly client: ClientAddress;
-  readonly hops: number;
+  /** Sessions of this process that its client's datagrams have passed before. */
+  hops = 0;
+  /** On the engine's clock. Milliseconds. */
+  beganAt = 0;
   /** Where it sends from: the client that its endpoint sees. Set once it is open. */
   local: ClientAddress | undefined = undefined;
   indexed: IndexEntry | undefined = undefined;
@@ -64,28 +59,25 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   bytesIn = 0;
   bytesOut = 0;
   idle: Deadline<UdpSession> | undefined = undefined;
-  protected state: 'opening' | 'open' | 'ended' = 'opening';
+  state: 'opening' | 'open' | 'ended' = 'opening';
+  protected readonly host: SessionHost;
 
-  constructor(listenSocket: ListenSocket, host: SessionHost, start: SessionStart) {
+  constructor(
+    listenSocket: ListenSocket,
+    owner: ServicePort,
+    client: ClientAddress,
+    endpoint: BalancerEndpoint,
+  ) {
     this.listenSocket = listenSocket;
-    this.host = host;
-    this.owner = start.owner;
-    this.client = start.client;
-    this.endpoint = start.endpoint;
-    this.hops = start.hops;
+    this.host = listenSocket.owner.host;
+    this.owner = owner;
+    this.client = client;
+    this.endpoint = endpoint;
   }
 
   get remoteAddress(): string {
     const { address, port } = this.client;
     return formatHostPort({ host: address, port });
-  }
-
-  get isOpen(): boolean {
-    return this.state === 'open';
-  }
-
-  get hasEnded(): boolean {
-    return this.state === 'ended';
   }
 
   get servicePort(): string {
@@ -98,7 +90,7 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
       protocol: 'UDP',
       client: this.remoteAddress,
       endpoint: this.endpoint.text,
-      state: this.isOpen ? 'open' : 'connecting',
+      state: this.state === 'open' ? 'open' : 'connecting',
       ageMs: now - (this.idle?.since ?? now),
       in: this.datagramsIn,
       out: this.datagramsOut,
@@ -137,9 +129,16 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     this.host.failed(this, error);
   }
 
-  /** Whether the socket is connected to itself: the endpoint is not there, and the kernel chose its port for our side. */
-  protected isOwnAddress({ address, port }: ClientAddress): boolean {
-    return port === this.endpoint.port && address === this.endpoint.address;
+  /**
+   * The socket is connected. Undefined: it is open now; else why not: it is connected to itself, since the endpoint is
+   * not there, and the kernel chose its port for our side.
+   */
+  protected connected(local: ClientAddress): Error | undefined {
+    const { port, address } = this.endpoint;
+    if (port === local.port && address === local.address) return selfConnectError();
+    this.state = 'open';
+    this.host.opened(this, local);
+    return undefined;
   }
 }
 
@@ -156,15 +155,10 @@ export interface SessionHost {
   failed(session: UdpSession, error: Error): void;
 }
 
-/** Whether an address means every address of its family: `::` has other spellings, all of which hold only zeros. */
-export function isWildcard(address: string): boolean {
-  return /^[0:.]+$/.test(address);
-}
-
 /** A listening socket and its clients' sessions. A transport knows how to find those, to read and to close. */
 export abstract class ListenSocket {
   readonly family: Family;
-  protected readonly owner: ListenSocketOwner;
+  readonly owner: ListenSocketOwner;
   #state: 'open' | 'left' | 'closed' = 'open';
 
   constructor(family: Family, owner: ListenSocketOwner) {
@@ -176,7 +170,12 @@ export abstract class ListenSocket {
     return this.owner.trafficOf({ client: client.address });
   }
 
-  abstract newSession(host: SessionHost, start: SessionStart): UdpSession;
+  /** Makes a session that is found by its client. */
+  abstract newSession(
+    owner: ServicePort,
+    client: ClientAddress,
+    endpoint: BalancerEndpoint,
+  ): UdpSession;
 
   abstract all(): UdpSession[];
 
@@ -199,7 +198,7 @@ export abstract class ListenSocket {
   async close(): Promise<void> {
     if (this.#state !== 'open') return;
     this.#state = 'closed';
-    this.owner.endAll(this.all());
+    this.owner.host.endAll(this.all());
     await this.closeSocket();
   }
 
@@ -239,11 +238,10 @@ export class ClientTable<V> {
     else ports.set(port, value);
   }
 
-  delete({ address, port }: ClientAddress, value: V): void {
+  delete({ address, port }: ClientAddress): void {
     const ports = this.#byAddress.get(address);
-    if (ports?.get(port) !== value) return;
-    ports.delete(port);
-    if (ports.size === 0) this.#byAddress.delete(address);
+    ports?.delete(port);
+    if (ports?.size === 0) this.#byAddress.delete(address);
   }
 
   get isEmpty(): boolean {

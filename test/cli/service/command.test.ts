@@ -1,27 +1,102 @@
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { HastyClock } from '../../support/fake-clock.ts';
+import { FakeExec, type Reaction } from '../../support/fake-exec.ts';
+import { shortDir } from '../../support/short-dir.ts';
+import { readFile, stat } from 'node:fs/promises';
+import { join, win32 } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { readFlags, splitLine } from '../../../src/cli/flags/read.ts';
 import { pickValues } from '../../../src/cli/flags/table.ts';
 import { parse } from '../../../src/cli/parse.ts';
-import { runService, findNssm, ownProgram } from '../../../src/cli/service/command.ts';
-import { SERVICE_FLAGS, VERBS } from '../../../src/cli/service/flags.ts';
-import { FakeNssm } from '../../support/fake-nssm.ts';
+import { findNssm, ownProgram, runService } from '../../../src/cli/service/command.ts';
+import {
+  commandLine,
+  SERVICE_FLAGS,
+  type ServiceSpec,
+  VERBS,
+  winswDefinition,
+} from '../../../src/cli/service/spec.ts';
+import type { Command } from '../../../src/portal/exec.ts';
 
 const OWN = { program: String.raw`C:\k p\kpng.exe`, args: [], directory: String.raw`C:\k p` };
 
-/** A Windows with NSSM and a folder for data of programs. */
-async function windows(t: { teardown(end: () => Promise<void>): unknown }) {
-  const data = await mkdtemp(join(tmpdir(), 'kpng-service-'));
-  t.teardown(() => rm(data, { recursive: true }));
+interface FakeService {
+  state: string;
+  readonly settings: Map<string, readonly string[]>;
+}
+
+/** NSSM and the services of a Windows, as far as our commands go. It prints in UTF-16, as the real one. */
+class FakeNssm extends FakeExec {
+  readonly services = new Map<string, FakeService>();
+  /** The states that a service passes through when it is stopped or started; the last one stays. */
+  stops = ['SERVICE_STOP_PENDING', 'SERVICE_STOPPED'];
+  starts = ['SERVICE_START_PENDING', 'SERVICE_RUNNING'];
+  /** Whether NSSM stops waiting, and says so with its exit code. */
+  givesUp = false;
+  #coming: string[] = [];
+
+  protected override react({ file, args }: Command): Reaction {
+    if (!/nssm(?:\.exe)?$/.test(file)) return { fails: 'missing' };
+    const [verb = '', name = '', ...rest] = args;
+    const service = this.services.get(name);
+    if (verb === 'install') {
+      this.services.set(name, { state: 'SERVICE_STOPPED', settings: new Map() });
+      return said(`Service "${name}" installed successfully!`);
+    }
+    if (service === undefined) return fails(3, `Can't open service!`);
+    const [setting = '', ...values] = rest;
+    switch (verb) {
+      case 'status':
+        service.state = this.#coming.shift() ?? service.state;
+        return said(service.state);
+      case 'get':
+        return said((service.settings.get(setting) ?? []).join('\n'));
+      case 'set':
+        service.settings.set(setting, values);
+        return said(`Set parameter "${setting}" for service "${name}".`);
+      case 'reset':
+        service.settings.delete(setting);
+        return said(`Reset parameter "${setting}" for service "${name}" to its default.`);
+      case 'start':
+      case 'stop':
+        this.#coming = [...(verb === 'start' ? this.starts : this.stops)];
+        return this.givesUp ? fails(1, 'Unexpected status SERVICE_PAUSED') : said('OK');
+      case 'remove':
+        this.services.delete(name);
+        return said('removed');
+      default:
+        return fails(1, 'usage');
+    }
+  }
+}
+
+function said(text: string): Reaction {
+  return { stdout: wide(`${text}\r\n`) };
+}
+
+function fails(exitCode: number, text: string): Reaction {
+  return { fails: 'exit', exitCode, stderr: wide(`${text}\r\n`) };
+}
+
+function wide(text: string): string {
+  return text.replaceAll(/./gsu, '$&\0');
+}
+
+/** A Windows with NSSM and a folder for data of programs. `service` takes a command line, in words or with blanks. */
+function windows(t: Test) {
+  const data = shortDir(t);
   const fake = new FakeNssm();
-  const service = async (line: string, platform: NodeJS.Platform = 'win32') => {
+  const clock = new HastyClock();
+  const service = async (
+    line: string | readonly string[],
+    platform: NodeJS.Platform = 'win32',
+  ): Promise<{ code?: number; stdout?: string; error?: unknown }> => {
     const stdout = new PassThrough();
-    const host = { stdout, env: { ProgramData: data }, platform, exec: fake.exec, own: OWN };
-    const { words, rest, flags } = splitLine(line.split(' '), SERVICE_FLAGS);
+    const env = { ProgramData: data };
+    const host = { stdout, env, platform, exec: fake.exec, clock, own: OWN };
+    const argv = typeof line === 'string' ? line.split(' ') : line;
+    const { words, rest, flags } = splitLine(argv, SERVICE_FLAGS);
     const verb = VERBS.find((each) => each === words[0]) ?? 'status';
     const values = pickValues(SERVICE_FLAGS, readFlags(flags, SERVICE_FLAGS));
     try {
@@ -31,45 +106,103 @@ async function windows(t: { teardown(end: () => Promise<void>): unknown }) {
       return { error };
     }
   };
-  return { fake, data, service };
+  const ran = (verbs: RegExp): string[] =>
+    fake.lines.map((line) => line.replace(/^nssm /, '')).filter((line) => verbs.test(line));
+  return { fake, data, clock, service, ran };
 }
 
+const failed = (message: RegExp | string) => ({ error: { code: 'KPNG_WRAPPER_FAILED', message } });
+
 t.test('the life of a service', async (t) => {
-  const { fake, data, service } = await windows(t);
-  const install =
-    'install --name winuserspace --depends-on kpng --env A=b,c --env D=e -- local to-winuserspace -v=4';
-  t.match(await service(install), { code: 0, stdout: /winuserspace is installed and stopped\.\n/ });
-  const settings = fake.services.get('winuserspace')?.settings;
-  t.same(settings?.get('AppParameters'), ['local to-winuserspace -v=4']);
-  t.same(settings?.get('AppEnvironmentExtra'), ['A=b,c', 'D=e']);
+  const { data, service, ran } = windows(t);
+  const install = 'install --name a -- local to-winuserspace';
+  t.match(await service(install), { code: 0, stdout: /a is installed and stopped\.\n/ });
   t.ok((await stat(join(data, 'kpng-userspace', 'logs'))).isDirectory());
-  t.match(await service('status --name winuserspace'), { code: 1, stdout: 'stopped\n' });
-  t.match(await service('start --name winuserspace'), { code: 0, stdout: /is running/ });
-  t.match(await service('status --name winuserspace'), { code: 0, stdout: 'running\n' });
-  t.match(await service(install), {
-    code: 0,
-    stdout: /is changed and running; changes take effect/,
-  });
-  t.match(await service('stop --name winuserspace'), { code: 0, stdout: /has stopped/ });
-  await service('start --name winuserspace');
-  t.match(await service('uninstall --name winuserspace'), { code: 0, stdout: /is removed/ });
-  const stop = 'nssm stop winuserspace';
-  const ended = fake.lines.filter((line) => / (?:stop|remove) /.test(line));
-  t.same(ended, [stop, stop, 'nssm remove winuserspace confirm'], 'stopped before it is removed');
-  t.match(await service('uninstall --name winuserspace'), {
-    code: 0,
-    stdout: /There is no service/,
-  });
-  t.match(await service('status --name winuserspace'), { code: 1, stdout: 'absent\n' });
+  t.match(await service('status --name a'), { code: 1, stdout: 'stopped\n' });
+  for (let times = 0; times < 2; times += 1) {
+    t.match(await service('start --name a'), { code: 0, stdout: /is running/ });
+  }
+  t.match(await service('status --name a'), { code: 0, stdout: 'running\n' });
+  const changed = /is changed and running; changes take effect/;
+  t.match(await service(install), { code: 0, stdout: changed });
+  for (let times = 0; times < 2; times += 1) {
+    t.match(await service('stop --name a'), { code: 0, stdout: /has stopped/ });
+  }
+  await service('start --name a');
+  t.match(await service('uninstall --name a'), { code: 0, stdout: /is removed/ });
+  const steps = ['start a', 'stop a', 'start a', 'stop a', 'remove a confirm'];
+  t.same(ran(/^(?:start|stop|remove) /), steps, 'stopped before it is removed');
+  t.match(await service('uninstall --name a'), { code: 0, stdout: /There is no service/ });
+  t.match(await service('status --name a'), { code: 1, stdout: 'absent\n' });
   for (const verb of ['start', 'stop']) {
-    t.match(await service(`${verb} --name winuserspace`), {
-      error: { code: 'KPNG_WRAPPER_FAILED', message: 'there is no service winuserspace' },
-    });
+    t.match(await service(`${verb} --name a`), failed('there is no service a'));
   }
 });
 
+t.test('what NSSM is given, word for word; settings no longer needed are reset', async (t) => {
+  const { fake, data, service } = windows(t);
+  const line = ['--', 'kube', '--kubeconfig', String.raw`C:\Program Files\config`];
+  const flags = ['--env', 'D=say "hi"', ...'--depends-on kpng --log-size=64Ki'.split(' ')];
+  const names = ['--name=a', '--display-name=The proxy', '--env', 'A=b,c'];
+  await service(['install', ...names, ...flags, ...line]);
+  const log = win32.join(data, 'kpng-userspace', 'logs', 'a.log');
+  const parameters = String.raw`kube --kubeconfig "C:\Program Files\config"`;
+  const settings = [
+    ['AppParameters', parameters],
+    ['AppDirectory', OWN.directory],
+    ['DisplayName', 'The proxy'],
+    ['Description', `Userspace proxy for Kubernetes Services: ${line.slice(1).join(' ')}`],
+    ['Start', 'SERVICE_DELAYED_AUTO_START'],
+    ['AppStdout', log],
+    ['AppStderr', log],
+    ['AppRotateFiles', '1'],
+    ['AppRotateOnline', '1'],
+    ['AppRotateBytes', '65536'],
+    ['AppEnvironmentExtra', 'A=b,c', 'D=say "hi"'],
+    ['DependOnService', 'kpng'],
+    ['AppStopMethodSkip', '6'],
+    ['AppStopMethodConsole', '15000'],
+    ['AppRestartDelay', '2000'],
+    ['AppExit', 'Default', 'Restart'],
+    ['AppExit', '0', 'Exit'],
+    ['AppExit', '2', 'Exit'],
+  ].map((setting) => ['set', 'a'].concat(setting));
+  const given = () => fake.commands.splice(0).map(({ args }) => args);
+  const status = ['status', 'a'];
+  t.same(given(), [status, ['install', 'a', OWN.program], ...settings, status]);
+  await service(['install', '--name=a', ...line]);
+  const again = given();
+  t.same(again[1], ['set', 'a', 'Application', OWN.program]);
+  t.same(
+    again.filter(([verb]) => verb === 'reset'),
+    ['AppEnvironmentExtra', 'DependOnService'].map((setting) => ['reset', 'a', setting]),
+  );
+});
+
+t.test('start and stop end when Windows reports it, whatever NSSM prints', async (t) => {
+  const { fake, clock, service } = windows(t);
+  await service('install --stop-timeout 60s -- kube to-api');
+  fake.starts = ['SERVICE_START_PENDING', 'SERVICE_PAUSED'];
+  t.match(await service('start'), failed(/does not run, it is pausing; see its log/));
+  t.ok(clock.passed < 5000, 'without waiting to the end');
+  t.match(await service('stop'), { code: 0 });
+  fake.givesUp = true;
+  const said = /NSSM says "Unexpected status SERVICE_PAUSED"; .*it is pausing; see its log/;
+  t.match(await service('start'), failed(said));
+  fake.starts = ['SERVICE_RUNNING'];
+  t.match(await service('start'), { code: 0 });
+  fake.stops = Array.from({ length: 40 }, () => 'SERVICE_STOP_PENDING').concat('SERVICE_STOPPED');
+  t.match(await service('stop'), { code: 0 });
+  await service('start');
+  fake.stops = ['SERVICE_STOP_PENDING'];
+  const before = clock.passed;
+  t.match(await service('stop'), failed(/has not stopped, it is changing/));
+  const waited = clock.passed - before;
+  t.ok(waited >= 60_000 && waited < 120_000, 'as long as the program may drain');
+});
+
 t.test('a command line that could not run is not installed', async (t) => {
-  const { service } = await windows(t);
+  const { service } = windows(t);
   const cases: [string, RegExp][] = [
     ['', /expected one of install, uninstall, start, stop, status/],
     ['restart', /expected one of/],
@@ -78,6 +211,7 @@ t.test('a command line that could not run is not installed', async (t) => {
     ['install -- kube to-bogus', /unknown backend/],
     ['install -- version', /names no source and backend/],
     ['install --name a/b -- kube to-api', /--name.*letters, digits/],
+    ['install --log-size 1 -- kube to-api', /--log-size.*at least 64Ki/],
     ['install --env nonsense -- kube to-api', /--env.*NAME=value/],
     ['start -- kube to-api', /takes no command line/],
     ['status --winsw x', /--winsw is for service install/],
@@ -85,14 +219,18 @@ t.test('a command line that could not run is not installed', async (t) => {
   ];
   for (const [line, message] of cases) {
     const words = line.split(' ').filter((word) => word !== '');
-    t.match(parse(['service', ...words]), { kind: 'usage-error', error: { message } }, line);
+    t.throws(() => parse(['service', ...words]), { code: 'KPNG_USAGE', message }, line);
   }
   t.equal(parse(['service', 'install', '--', 'kube', 'to-api', '-v=2']).kind, 'other');
   t.match(await service('status', 'linux'), { error: { message: /for Windows/ } });
+  t.match(
+    await service('status --nssm other'),
+    failed(/there is no other; get NSSM.*--nssm.*--winsw/),
+  );
 });
 
 t.test('a definition for WinSW is written anywhere', async (t) => {
-  const { data, fake, service } = await windows(t);
+  const { data, fake, service } = windows(t);
   const folder = join(data, 'sw');
   const { code, stdout } = await service(`install --winsw ${folder} -- kube to-api`, 'linux');
   t.equal(code, 0);
@@ -114,12 +252,96 @@ t.test('a service starts the same program again', async (t) => {
     args: ['--disable-sigusr1', '/k/bin/kpng.js'],
     directory: '/n',
   });
+  const folder = t.testdir({ 'nssm.exe': '' });
+  t.equal(findNssm(folder), join(folder, 'nssm.exe'));
+  t.equal(findNssm('/no/such/folder'), 'nssm');
+});
+
+/** The definition for WinSW, and the command line in it. */
+
+const SPEC: ServiceSpec = {
+  name: 'winuserspace',
+  displayName: 'The "odd" proxy & <more>',
+  description: 'Proxies & balances',
+  program: String.raw`C:\Program Files\kpng\winuserspace.exe`,
+  args: ['--name', 'a<b & "c"'],
+  directory: String.raw`C:\Program Files\kpng`,
+  logDir: String.raw`C:\ProgramData\kpng-userspace\logs`,
+  logSize: 1_048_576,
+  env: ['A=b=c', 'SAID="a"\t<b>', 'E='],
+  start: 'delayed-auto',
+  dependsOn: ['kpng', 'Tcpip'],
+  restartDelay: 2000,
+  stopTimeout: 15_000,
+  nssm: '',
+  winsw: '',
+};
+
+t.test('the definition has every value', async (t) => {
   t.equal(
-    findNssm('/k', (path) => path === join('/k', 'nssm.exe')),
-    join('/k', 'nssm.exe'),
+    winswDefinition(SPEC),
+    [
+      '<service>',
+      '  <id>winuserspace</id>',
+      '  <name>The &quot;odd&quot; proxy &amp; &lt;more&gt;</name>',
+      '  <description>Proxies &amp; balances</description>',
+      String.raw`  <executable>C:\Program Files\kpng\winuserspace.exe</executable>`,
+      String.raw`  <arguments>--name &quot;a&lt;b &amp; \&quot;c\&quot;&quot;</arguments>`,
+      String.raw`  <workingdirectory>C:\Program Files\kpng</workingdirectory>`,
+      '  <startmode>Automatic</startmode>',
+      '  <delayedAutoStart>true</delayedAutoStart>',
+      '  <depend>kpng</depend>',
+      '  <depend>Tcpip</depend>',
+      '  <env name="A" value="b=c"/>',
+      '  <env name="SAID" value="&quot;a&quot;&#9;&lt;b&gt;"/>',
+      '  <env name="E" value=""/>',
+      String.raw`  <logpath>C:\ProgramData\kpng-userspace\logs</logpath>`,
+      '  <log mode="roll-by-size">',
+      '    <sizeThreshold>1024</sizeThreshold>',
+      '    <keepFiles>8</keepFiles>',
+      '  </log>',
+      '  <onfailure action="restart" delay="2000 ms"/>',
+      '  <onfailure action="restart" delay="10000 ms"/>',
+      '  <onfailure action="restart" delay="60000 ms"/>',
+      '  <resetfailure>1 hour</resetfailure>',
+      '  <stoptimeout>15000 ms</stoptimeout>',
+      '</service>',
+      '',
+    ].join('\r\n'),
   );
-  t.equal(
-    findNssm('/k', () => false),
-    'nssm',
-  );
+});
+
+t.test('start modes, and values within the bounds of WinSW', async (t) => {
+  const cases: [Partial<ServiceSpec>, RegExp][] = [
+    [{ start: 'auto' }, /<startmode>Automatic<\/startmode>\r\n {2}<depend>/],
+    [{ start: 'demand' }, /<startmode>Manual<\/startmode>\r\n {2}<depend>/],
+    [{ restartDelay: 30_000 }, /(?:delay="30000 ms"[^]*){2}delay="60000 ms"/],
+    [{ logSize: 2 ** 40 }, /<sizeThreshold>2097151</],
+    [{ logSize: 1 }, /<sizeThreshold>1</],
+  ];
+  for (const [spec, expected] of cases) t.match(winswDefinition({ ...SPEC, ...spec }), expected);
+  for (const control of ['\u0000', '\u001B', '\uFFFF']) {
+    t.throws(() => winswDefinition({ ...SPEC, args: [control] }), {
+      code: 'KPNG_USAGE',
+      message: /WinSW cannot have the character U\+[0-9A-F]{4}/,
+    });
+  }
+});
+
+t.test('arguments keep their blanks, quotes and backslashes', async (t) => {
+  const cases: [string[], string][] = [
+    [['kube', 'to-api'], 'kube to-api'],
+    [
+      ['--kubeconfig', String.raw`C:\Program Files\k\config`],
+      String.raw`--kubeconfig "C:\Program Files\k\config"`,
+    ],
+    [[''], '""'],
+    [[String.raw`C:\a b` + '\\'], String.raw`"C:\a b\\"`],
+    [['say "hi"', 'a\tb', String.raw`a\b`], String.raw`"say \"hi\"" "a	b" a\b`],
+    [[String.raw`\"`, String.raw`a\\"b c\d`], String.raw`"\\\"" "a\\\\\"b c\d"`],
+    [['%PATH%', 'a&b|c>d'], '%PATH% a&b|c>d'],
+  ];
+  for (const [args, line] of cases) {
+    t.equal(commandLine(args), line);
+  }
 });

@@ -16,7 +16,7 @@ import {
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { isInstalled } from '../../../bench/support/tools.ts';
+import { lack } from '../../../bench/support/tools.ts';
 
 const exec = promisify(execFile);
 const PINS = join(import.meta.dirname, '..', 'tools');
@@ -49,19 +49,6 @@ const PINNED: Readonly<Record<string, string>> = {
   'tree-sitter': 'node_modules/@vscode/tree-sitter-wasm',
 };
 
-/** The Debian package of each tool that is taken from the PATH. */
-const DEBIAN: Readonly<Record<string, string>> = {
-  bash: 'bash',
-  buildah: 'buildah',
-  fish: 'fish',
-  mandoc: 'mandoc',
-  mmdebstrap: 'mmdebstrap',
-  promtool: 'prometheus',
-  shellcheck: 'shellcheck',
-  'systemd-analyze': 'systemd',
-  zsh: 'zsh',
-};
-
 /** Path of a tool, or its name where it is one of the PATH. Use `missing` first. */
 export function tool(name: string): string {
   const pinned = PINNED[name];
@@ -70,13 +57,11 @@ export function tool(name: string): string {
 
 /** Why a test with these tools has to be skipped, for tap: false where they are all there. */
 export function missing(...names: readonly string[]): string | false {
-  const reasons = names
-    .filter((name) => !(name in PINNED ? existsSync(tool(name)) : isInstalled(name)))
-    .map((name) =>
-      name in PINNED
-        ? `${name} is missing: \`npm run test:deploy\` brings it, with npm, and pip of the Debian package python3-pip`
-        : `${name} is missing: it is in the Debian package ${DEBIAN[name]}`,
-    );
+  const reasons = names.flatMap((name) => {
+    if (!(name in PINNED)) return lack(name) ?? [];
+    if (existsSync(tool(name))) return [];
+    return `${name} is missing: \`npm run test:deploy\` brings it, with npm, and pip of the Debian package python3-pip`;
+  });
   return reasons.length > 0 && reasons.join('; ');
 }
 

@@ -1,16 +1,10 @@
 import t from 'tap';
-import {
-  cleanUpIptables,
-  IptablesBackend,
-  tryIptables,
-} from '../../../src/portal/iptables/backend.ts';
-import { areOurs, findRules } from '../../../src/portal/iptables/script.ts';
+import { cleanUpIptables, tryIptables } from '../../../src/portal/iptables/backend.ts';
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
-import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
-import { CONFIG as DUAL, IptablesRig } from '../../support/rule-rigs.ts';
-import { elementsOf, portal, update, wants } from '../../support/portals.ts';
+import { CONTENT, IptablesRig } from '../../support/rule-rigs.ts';
+import { wants } from '../../support/portals.ts';
 
 const TOOLS: Tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' };
 
@@ -31,12 +25,11 @@ t.test('packets of the canary do not have to pass the rules of all services', as
   let opened = 0;
   const rig = newRig({
     canary: () => ({
+      ...CONTENT,
       open: async () => {
         opened += 1;
         return [{ set: 'portals-host4', key, value: '39999' }];
       },
-      probe: async () => 'alive',
-      close: () => undefined,
     }),
   });
   await rig.sync(many(3));
@@ -59,7 +52,7 @@ t.test('many removals are written as a whole, but not if the chains are taken', 
   t.notOk(rig.redirects('10.0.7.1'));
   t.ok(rig.redirects('10.1.100.1'));
   await rig.sync(many(400));
-  await rig.takeOver([wants('x/x', 'clusterIP 10.9.9.9:80')]);
+  await newRig({ exec: rig.exec }).sync([wants('x/x', 'clusterIP 10.9.9.9:80')]);
   await t.rejects(rig.sync([], names), { code: 'KPNG_PORTAL_TAKEN' });
   t.ok(rig.redirects('10.9.9.9'));
 });
@@ -103,97 +96,32 @@ t.test('reports the families that iptables can write, and why not the others', a
   t.match(missing.problems.get(6), { code: 'KPNG_PORTAL_TOOL_MISSING' });
 });
 
-const CONFIG = {
-  ...DUAL,
-  nodePortNetworks: { 4: ['192.0.2.0/24', '198.51.100.0/24'], 6: ['::/0'] },
-};
-
-/** Chains with rules of every kind, written once, and another program's rules around them. */
-async function written() {
-  const fake = new FakeIptables();
-  fake.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
-  const store = new IptablesBackend(fake.exec, async () => TOOLS, 'KUBE');
-  const lead = (family: 4 | 6, text: string, proxyPort: number | undefined) =>
-    rulesOf(
-      'd/s',
-      [{ family, portal: portal(text), proxyPort }],
-      proxyPort === undefined ? [] : [{ family, protocol: 'TCP', port: proxyPort }],
-    );
-  const ledger = elementsOf(
-    ...lead(4, 'clusterIP 10.0.0.1:80', 40_001),
-    ...lead(4, 'clusterIP 10.0.0.2:80', 40_002),
-    ...lead(4, 'nodePort 30080', 40_003),
-    ...lead(4, 'nodePort 30081', undefined),
-    ...lead(4, 'clusterIP 10.0.0.3:80', undefined),
-    ...lead(6, 'clusterIP fd00::1:80', 40_004),
-  );
-  await store.replace(CONFIG, ledger, false);
-  ledger.written();
-  const before = structuredClone(fake.tables(4));
-  return {
-    fake,
-    before,
-    jumpDifference: (config = CONFIG) => store.jumpDifference(config, ledger),
-    /** What is there is doubted, and written again; resolves with the scripts. */
-    repair: async (config = CONFIG): Promise<readonly string[]> => {
-      const begin = fake.scripts.length;
-      await store.replace(config, ledger, true);
-      return fake.scripts.slice(begin);
-    },
-    change: (name: string) => {
-      const rules = rulesOf(name, [{ family: 4, portal: portal(name), proxyPort: 40_009 }], []);
-      update(ledger, [], rules);
-      return store.change(CONFIG, ledger.changes(), ledger);
-    },
-  };
-}
-
-t.test('when a check finds jumps missing, the repair lists no chain', async (t) => {
-  const { fake, before, jumpDifference, repair, change } = await written();
-  const host = before.get('nat')?.get('KUBE-PORTALS-HOST');
-  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  t.equal(await jumpDifference(), 'jumps are missing');
-  fake.commands.length = 0;
-  await repair();
-  t.notMatch(fake.commands.map(({ stdin }) => stdin).join(''), '-S KUBE-');
-  t.equal(await jumpDifference(), undefined);
-  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-  await repair();
-  t.same(fake.rules('KUBE-PORTALS-HOST'), host, 'later damage is found');
-  fake.run('*nat\n-F PREROUTING\nCOMMIT\n');
-  await jumpDifference();
-  await change('clusterIP 10.0.0.9:80');
-  const changed = [...fake.rules('KUBE-PORTALS-HOST')];
-  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-  await repair();
-  t.same(fake.rules('KUBE-PORTALS-HOST'), changed, 'also if something was written in between');
-});
-
-t.test('a stale jump for node ports is removed', async (t) => {
-  const { fake, jumpDifference, repair } = await written();
-  const last = fake.rules('PREROUTING').at(-1) ?? '';
-  const none = { ...CONFIG, nodePortNetworks: { 4: [], 6: [] } };
-  await repair(none);
-  const without = [...fake.rules('PREROUTING')];
-  t.equal(await jumpDifference(none), undefined);
-  fake.run(`*nat\n-A PREROUTING ${last}\nCOMMIT\n`);
-  t.equal(await jumpDifference(none), 'jumps are missing');
-  await repair(none);
-  t.same(fake.rules('PREROUTING'), without);
-});
-
-t.test('a repair writes what is missing, and everything if nothing seems to be', async (t) => {
-  const { fake, repair, change } = await written();
-  await change('clusterIP 10.0.0.9:80');
-  const before = structuredClone(fake.tables(4));
-  fake.run('*nat\n-F KUBE-PORTALS-HOST\nCOMMIT\n');
-  const [script = ''] = await repair();
-  t.same([...script.matchAll(/^:(\S+) /gm)].flat(), [':KUBE-PORTALS-HOST ', 'KUBE-PORTALS-HOST']);
-  t.same(fake.tables(4), before);
-  const host = fake.tables(4).get('nat')?.get('KUBE-PORTALS-HOST') ?? [];
-  host[0] = '-j ACCEPT';
-  t.equal((await repair()).length, 2);
-  t.same(fake.tables(4), before);
+t.test('damage to any chain or jump is found and repaired', async (t) => {
+  const rig = newRig({ nodePortAddresses: ['primary', '198.51.100.0/24'] });
+  const { iptables } = rig;
+  iptables.run('*nat\n-A PREROUTING -j ACCEPT\nCOMMIT\n*filter\n-A INPUT -j ACCEPT\nCOMMIT\n');
+  await rig.sync([...many(3), wants('d/node', 'nodePort 30080'), wants('d/none')]);
+  const before = structuredClone(iptables.tables());
+  const last = iptables.rules('PREROUTING').at(-1) ?? '';
+  for (const damage of [
+    '*nat\n-F OUTPUT',
+    '*filter\n-F FORWARD',
+    `*nat\n-D PREROUTING ${last}`,
+    `*nat\n-A PREROUTING ${last.replace('198.51.100.0', '203.0.113.0')}`,
+    '*nat\n-F OUTPUT\n-F KUBE-PORTALS-HOST',
+    '*nat\n-F KUBE-PORTALS-HOST',
+  ]) {
+    // A check that finds nothing: many repairs in a row become rare.
+    const { length } = iptables.scripts;
+    await rig.look(5000);
+    t.equal(iptables.scripts.length, length, 'nothing is written while nothing differs');
+    iptables.run(`${damage}\nCOMMIT\n`);
+    await rig.look(5000);
+    t.same(iptables.tables(), before, damage);
+  }
+  iptables.tables().clear();
+  await rig.look(5000);
+  t.ok(rig.redirects('10.0.0.1'), 'also where everything has gone');
 });
 
 const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set(['192.0.2.5']) };
@@ -210,27 +138,29 @@ t.test('chains that another proxy of ours has signed are not taken for kube-prox
     t.notMatch(rig.iptables.listing(family, 'nft'), /KUBE|KPNG/);
 });
 
-t.test('ours are known by any of our own chains', async (t) => {
+t.test('the UDP flows of removed rules are looked for, each once', async (t) => {
   const rig = newRig();
-  await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
-  const nat = rig.iptables.tables(4, 'nft').get('nat');
-  const filter = rig.iptables.tables(4, 'nft').get('filter');
-  for (const chains of [nat, filter]) {
-    for (const name of chains?.keys() ?? []) if (name.startsWith('KPNG-')) chains?.delete(name);
-  }
-  t.equal(areOurs('KUBE', findRules('KUBE', rig.iptables.listing(4, 'nft'))), true);
-  filter?.clear();
-  t.equal(areOurs('KUBE', findRules('KUBE', rig.iptables.listing(4, 'nft'))), false);
+  await rig.sync([
+    wants('d/dns', 'clusterIP 10.0.0.53:53/UDP', 'nodePort 30053/UDP'),
+    wants('d/web', 'clusterIP 10.0.0.1:80'),
+  ]);
+  const { length } = rig.iptables.lines;
+  await cleanUpIptables(rig.exec, CLEANUP);
+  const listed = rig.iptables.lines.slice(length).filter((line) => line.includes('conntrack -L'));
+  t.strictSame(listed, [
+    'conntrack -L -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.53',
+    'conntrack -L -f ipv4 -p udp --orig-port-dst 30053',
+    'conntrack -L -f ipv6 -p udp --orig-port-dst 30053',
+  ]);
 });
 
-t.test('reports why it cannot, and refuses invalid names', async (t) => {
+t.test('reports why it cannot', async (t) => {
   const iptables = new FakeIptables();
   const { exec } = iptables;
   iptables.run('*nat\n:KUBE-PORTALS-HOST - [0:0]\nCOMMIT\n', 4, 'legacy');
   iptables.broken = { fails: 'exit', stderr: 'Permission denied (you must be root)\n' };
   await t.rejects(cleanUpIptables(exec, CLEANUP), { code: 'KPNG_PORTAL_PERMISSION' });
   iptables.broken = undefined;
-  await t.rejects(cleanUpIptables(exec, { ...CLEANUP, prefix: 'a b' }), { code: 'KPNG_USAGE' });
   for (const name of ['iptables', 'iptables-nft', 'ip6tables-legacy']) iptables.missing.add(name);
   t.match(await cleanUpIptables(exec, { ...CLEANUP, kubeProxy: true }), { kubeProxyStays: false });
   t.notMatch(iptables.listing(4, 'legacy'), /KUBE-PORTALS/, 'with what there is');

@@ -1,16 +1,9 @@
 import t from 'tap';
-import { ExecError, type ExecFailure, toolFailure } from '../../../src/portal/exec.ts';
-import {
-  cleanUpNftables,
-  NFT,
-  NftablesBackend,
-  nftablesProblem,
-} from '../../../src/portal/nftables/backend.ts';
-import { nftablesCanary } from '../../../src/portal/nftables/portal.ts';
+import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { Elements } from '../../../src/portal/rules/backend.ts';
 import { elementsOf } from '../../support/portals.ts';
-import { exits, FakeExec } from '../../support/fake-exec.ts';
+import { exits } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { CONFIG } from '../../support/rule-rigs.ts';
 
@@ -57,19 +50,19 @@ t.test('a process that takes the table over changes only what differs', async (t
   }
 });
 
-t.test('after damage, all is written in one transaction, without listing elements', async (t) => {
-  const elements = services(['10.0.0.1', '10.0.0.2']);
+t.test('after damage, only what differs is written, in one transaction', async (t) => {
+  const elements = services(['10.0.0.1', '10.0.0.2', '10.0.0.3']);
   const { nft, backend, before } = await written(elements);
   const { sets } = nft.table();
   sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
   sets.get('services4')?.set('10.0.0.2 . tcp . 80', '4711');
   sets.get('empty4')?.set('10.0.0.9 . tcp . 80', '');
   nft.table().chains.set('refuse', []);
-  const { length } = nft.commands;
+  const { length } = nft.scripts;
   await backend.replace(CONFIG, elements, true);
   t.same(nft.tables, before);
-  t.notMatch(nft.scripts.at(-1), 'delete table');
-  t.match(nft.commands.slice(length), [{ args: ['--terse'] }, { args: ['-f', '-'] }]);
+  t.equal(nft.scripts.length, length + 1);
+  t.notMatch(nft.scripts.at(-1), /delete table|10\.0\.0\.3/);
 });
 
 t.test('a table that cannot be changed is replaced', async (t) => {
@@ -87,7 +80,8 @@ t.test('a table that cannot be changed is replaced', async (t) => {
 t.test('only the rules reach the canary’s port', async (t) => {
   for (const families of [[4, 6], [6]] as const) {
     const family = families[0];
-    const canary = nftablesCanary({ ...CONFIG, families });
+    const backend = new NftablesBackend(new FakeNft().exec);
+    const canary = backend.canary({ ...CONFIG, families });
     t.teardown(() => canary.close());
     const elements = await canary.open();
     const { address, port } = canaryAddress(CONFIG.owner, family);
@@ -97,71 +91,4 @@ t.test('only the rules reach the canary’s port', async (t) => {
       { set: `proxy-ports${family}`, key: `tcp . ${proxyPort}`, value: '' },
     ]);
   }
-});
-
-function failing(failure: ExecFailure, stderr = ''): ExecError {
-  return new ExecError(failure, COMMAND, { stderr, exitCode: 1 });
-}
-
-t.test('translates nft’s messages, with advice', (t) => {
-  /** What nft 1.0.6 prints. */
-  const texts: readonly [string, string, string, RegExp][] = [
-    [
-      'Operation not permitted (you must be root)\nnetlink: Error: cache initialization failed: Operation not permitted\n',
-      'KPNG_PORTAL_PERMISSION',
-      'host',
-      /nft says "Operation not permitted \(you must be root\)" \(and 1 more\); give the process .*CAP_NET_ADMIN/,
-    ],
-    [
-      '/dev/stdin:3:1-17: Error: Could not process rule: Operation not permitted\nadd table inet x\n^^^^^^\n',
-      'KPNG_PORTAL_PERMISSION',
-      'host',
-      /CAP_NET_ADMIN/,
-    ],
-    [
-      'nft: Unable to initialize Netlink socket: Protocol not supported\n',
-      'KPNG_PORTAL_UNSUPPORTED',
-      'host',
-      /no nf_tables; use another --portal/,
-    ],
-    [
-      '/dev/stdin:9:3-9: Error: syntax error, unexpected string\n',
-      'KPNG_PORTAL_UNSUPPORTED',
-      'content',
-      /nft 0\.9\.7 and Linux 5\.9/,
-    ],
-    [
-      '/dev/stdin:1:53-71: Error: Could not process rule: No such file or directory\n',
-      'KPNG_PORTAL_FAILED',
-      'content',
-      /^changing the table: nft says "\/dev\/stdin:1:53-71: Error: Could not process rule: No such file or directory"$/,
-    ],
-    ['', 'KPNG_PORTAL_FAILED', 'content', /nft says ""/],
-  ];
-  for (const [stderr, code, blame, message] of texts) {
-    const found = toolFailure(failing('exit', stderr), 'changing the table', NFT);
-    t.match(found, { blame, code, message }, stderr);
-  }
-  t.end();
-});
-
-t.test('reports why nftables cannot be used, without changing anything', async (t) => {
-  const nft = new FakeNft();
-  t.equal(await nftablesProblem(nft.exec, [4, 6]), undefined);
-  t.equal(nft.tables.size, 0);
-  const noNat = new FakeExec(() =>
-    exits('Error: Could not process rule: No such file or directory\n'),
-  );
-  t.match(await nftablesProblem(noNat.exec, [4]), { code: 'KPNG_PORTAL_UNSUPPORTED' });
-  const missing = new FakeExec(() => ({ fails: 'missing' }));
-  t.match(await nftablesProblem(missing.exec, [4]), { code: 'KPNG_PORTAL_TOOL_MISSING' });
-});
-
-t.test('refuses names that no table can have', async (t) => {
-  const { exec, commands } = new FakeNft();
-  for (const name of ['x; flush ruleset', '', '1st']) {
-    await t.rejects(cleanUpNftables(exec, name, new Set()), { code: 'KPNG_USAGE' }, name);
-    t.throws(() => new NftablesBackend(exec, name), { code: 'KPNG_USAGE' }, name);
-  }
-  t.same(commands, [], 'nft would run what follows a semicolon');
 });

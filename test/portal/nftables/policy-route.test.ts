@@ -41,12 +41,12 @@ t.test('a table without routes, which to some versions of ip does not exist', as
 
 t.test('a rule for the mark of before is replaced', async (t) => {
   const { route, written } = host([{ ...OURS, fwmark: '0x80', fwmask: '0x80' }]);
-  t.match(await route.difference([4]), /^no rule fwmark 64\/64/);
+  t.match(await route.difference([4]), /^no rule fwmark 0x40\/0x40/);
   t.equal(await route.ensure([4]), true);
   t.equal(
     written(),
-    'rule add fwmark 64/64 lookup 10040 priority 40 protocol 78\n' +
-      'rule delete fwmark 128/128 lookup 10040 priority 40 protocol 78\n',
+    'rule add fwmark 0x40/0x40 lookup 10040 priority 40 protocol 78\n' +
+      'rule delete fwmark 0x80/0x80 lookup 10040 priority 40 protocol 78\n',
   );
 });
 

@@ -4,7 +4,7 @@ import t from 'tap';
 import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { SLOT_ORDER, slotName } from '../../../src/portal/iptables/chains.ts';
 import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
-import { SET_NAMES } from '../../../src/portal/nftables/table.ts';
+import { KINDS, setName } from '../../../src/portal/nftables/table.ts';
 import {
   type Backend,
   type Element,
@@ -71,7 +71,9 @@ class IptablesKernel extends FakeIptables implements Kernel {
 const nftElement = fc.record({
   // The table of CONFIG has no others.
   set: fc.constantFrom(
-    ...SET_NAMES.filter((set) => !/^(?:listeners|canary|node-networks)/.test(set)),
+    ...KINDS.flatMap((kind) =>
+      /^(?:listeners|canary|node-networks)/.test(kind) ? [] : [setName(kind, 4), setName(kind, 6)],
+    ),
   ),
   key: fc.constantFrom('10.0.0.1 . tcp . 80', '10.0.0.2 . tcp . 80', 'tcp . 30000'),
   value: fc.constantFrom('', '1', '2'),

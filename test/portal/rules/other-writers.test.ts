@@ -2,16 +2,17 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { portalShared, type PortalShared } from '../../../src/portal/events.ts';
+import { portalShared } from '../../../src/portal/events.ts';
 import {
   canaryAddress,
   createCanary,
   findOwner,
   probeAddress,
 } from '../../../src/portal/rules/canary.ts';
-import { waitForOtherWriters, type OtherWriter } from '../../../src/portal/rules/other-writers.ts';
+import { waitForOtherWriters } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
+import { listening } from '../../support/mailbox.ts';
 import { blackHole, endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 
@@ -50,69 +51,36 @@ t.test('a tool that fails occasionally blames no service port', async (t) => {
   t.strictSame(await findUnacceptable(names, accepted, 100), []);
 });
 
-/** Looks that find what the test says, and what is reported meanwhile. */
-function follow(t: Test, rivals: readonly OtherWriter[]) {
-  const here = { rivals, looks: 0 };
-  const told: (string | undefined)[] = [];
-  const listen = ({ error }: PortalShared) =>
-    told.push(error === undefined ? undefined : `${error.code} ${error.message}`);
-  portalShared.subscribe(listen);
-  t.teardown(() => portalShared.unsubscribe(listen));
-  const clock = new FakeClock();
-  const closing = new AbortController();
-  const end = waitForOtherWriters({
-    portal: 'nftables',
-    check: async () => {
-      here.looks += 1;
-      return here.rivals;
-    },
-    signal: closing.signal,
-    clock,
-    random: () => 0.5,
-  });
-  const pass = async (ms: number): Promise<void> => {
-    clock.advance(ms);
-    await new Promise(setImmediate);
-  };
-  return { here, told, end, closing, pass };
-}
-
-const LEGACY: OtherWriter = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
-
-t.test('names the process, once, and looks until it has ended', async (t) => {
-  const { here, told, end, pass } = follow(t, [LEGACY]);
-  await pass(0);
-  t.match(told, [
-    /^KPNG_PORTAL_SHARED process 4711 writes the chains KUBE-\* of iptables-legacy, for the same/,
-  ]);
-  await pass(2000);
-  await pass(4000);
-  t.equal(here.looks, 3);
-  t.equal(told.length, 1, 'it is still the same one');
-  here.rivals = [];
-  await pass(8000);
-  await end;
-  t.same(told.slice(1), [undefined]);
-});
-
-t.test('ends at once on request', async (t) => {
-  const { here, closing, end, pass } = follow(t, [LEGACY]);
-  await pass(0);
-  closing.abort();
-  await end;
-  await pass(100_000);
-  t.equal(here.looks, 1);
-});
-
-t.test('every owner has a place of its own on a loopback address', (t) => {
-  const places = Array.from({ length: 200 }, (_, n) => canaryAddress(`owner${n}`, 4));
-  const texts = new Set(places.map(({ address, port }) => `${address} ${port}`));
-  t.equal(texts.size, 200);
-  for (const text of texts) {
-    if (!/^127\.(?:12[89]|1[3-9]\d|2\d\d)\.\d+\.\d+ [12]\d{4}$/.test(text)) t.fail(text);
+t.test('names other processes once, and looks until they have ended, or on request', async (t) => {
+  const rival = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
+  for (const isAborted of [false, true]) {
+    const told: (string | undefined)[] = [];
+    listening(t, portalShared, ({ error }) => told.push(error && `${error.code} ${error.message}`));
+    const clock = new FakeClock();
+    const closing = new AbortController();
+    let rivals = [rival];
+    let looks = 0;
+    const check = async () => {
+      looks += 1;
+      return rivals;
+    };
+    const end = waitForOtherWriters('nftables', check, closing.signal, clock, () => 0.5);
+    for (const ms of [0, 2000, 4000]) {
+      clock.advance(ms);
+      await new Promise(setImmediate);
+    }
+    t.equal(looks, 3);
+    const message =
+      'KPNG_PORTAL_SHARED process 4711 writes the chains KUBE-* of iptables-legacy, for';
+    t.match(told, [message]);
+    t.equal(told.length, 1, 'it is still the same one');
+    if (isAborted) closing.abort();
+    else rivals = [];
+    clock.advance(8000);
+    await end;
+    t.equal(looks, isAborted ? 3 : 4);
+    t.same(told.slice(1), isAborted ? [] : [undefined]);
   }
-  t.equal(canaryAddress('a', 6).address, '::1');
-  t.end();
 });
 
 const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
@@ -131,9 +99,11 @@ async function standIn(t: Test, owner: string, handle: (socket: Socket) => void)
 
 t.test('returns the process that wrote an owner’s rules', onlyLinux, async (t) => {
   // In IPv4; its only element has its proxy port.
-  const canary = createCanary('mine', [4], {
-    reached: [(_family, _at, proxyPort) => [{ set: '', key: '', value: String(proxyPort) }]],
-  });
+  const canary = createCanary(
+    'mine',
+    [4],
+    [(_family, _at, proxyPort) => [{ set: '', key: '', value: String(proxyPort) }]],
+  );
   t.teardown(() => canary.close());
   const [element] = await canary.open();
   t.equal(await canary.probe('mine'), 'gone', 'without rules');
@@ -143,7 +113,7 @@ t.test('returns the process that wrote an owner’s rules', onlyLinux, async (t)
   });
   t.equal(await canary.probe('mine'), 'alive');
   t.strictSame(await findOwner('mine'), { pid: process.pid });
-  for (const process of [canary, createCanary('other', [4], { reached: [] })]) {
+  for (const process of [canary, createCanary('other', [4], [])]) {
     t.equal(await process.probe('mine'), 'alive');
     t.equal(await process.probe('gone'), 'gone');
   }
@@ -169,7 +139,7 @@ t.test('if nothing answers, no socket is left', onlyLinux, async (t) => {
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();
   t.equal(await probeAddress({ address, port }), 'silent');
-  const canary = createCanary('mine', [4], { reached: [] });
+  const canary = createCanary('mine', [4], []);
   t.equal(await canary.probe('busy'), 'silent', 'rules of another process may still be there');
   await until(() => open() <= before);
 });

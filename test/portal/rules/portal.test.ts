@@ -9,63 +9,6 @@ const web = wants(
   'nodePort 30080',
 );
 
-testRules('redirects each portal to the proxy port of its traffic', async (t, make) => {
-  const rig = make();
-  const plan = await rig.sync([web]);
-  t.strictSame(listening(plan), {
-    'default/web:http': ['0.0.0.0:0 external', '0.0.0.0:0 internal', ':::0 external'],
-  });
-  t.equal(rig.lands('10.0.0.1:80', { from: 'pod', source: '10.1.0.7' }), 'proxy port 40002');
-  t.equal(rig.lands('203.0.113.1:80'), 'proxy port 40001');
-  t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
-  t.equal(rig.lands('127.0.0.1:30080', { from: 'host' }), 'proxy port 40001');
-  t.equal(rig.lands('[2001:db8::5]:30080'), 'proxy port 40003');
-  t.equal(rig.lands('10.0.0.1:80/UDP'), 'passed on');
-  t.equal(rig.lands('10.0.0.1:81'), 'passed on');
-  t.equal(rig.lands('192.0.2.9:30080'), 'passed on', 'the node port of another machine');
-});
-
-testRules(
-  'without a local endpoint, drops clients outside the cluster and serves those in it',
-  async (t, make) => {
-    const rig = make();
-    const clusterClients = { networks: ['10.1.0.0/16'], traffic: 'internal' } as const;
-    const { portals } = web;
-    const external = portals.slice(1).map((each) => Object.assign({ clusterClients }, each));
-    const local = { ...web, portals: [...portals.slice(0, 1), ...external] };
-    const clients = [{}, { from: 'pod', source: '10.1.0.7' }, { from: 'host' }] as const;
-    const ends = (to: string) => clients.map((client) => rig.lands(to, client));
-    const served = 'proxy port 40001';
-    const all = (end: string) => clients.map(() => end);
-    for (const [internal, external, atExternal, atNode, atCluster] of [
-      [true, false, ['dropped', served, served], ['dropped', served, served], 'proxy port 40002'],
-      [false, true, all(served), all(served), 'dropped'],
-      [false, false, all('refused'), all('refused'), 'refused'],
-    ] as const) {
-      await rig.sync([{ ...local, served: { internal, external } }]);
-      t.same(ends('203.0.113.1:80'), atExternal);
-      t.same(ends('192.0.2.5:30080'), atNode);
-      t.same(ends('10.0.0.1:80'), all(atCluster));
-    }
-  },
-);
-
-testRules('a portal moves to another service in one transaction', async (t, make) => {
-  const rig = make();
-  await rig.sync([wants('a/a', 'nodePort 30000', 'clusterIP 10.0.0.1:80')]);
-  await rig.sync([wants('b/b', 'nodePort 30000', 'clusterIP 10.0.0.2:80')]);
-  const message = 'b/b cannot have node port 30000/TCP: a/a has it';
-  t.match(rig.portal.problems(), [{ code: 'KPNG_PORTAL_CONFLICT', message }]);
-  const before = rig.lands('192.0.2.5:30000');
-  const scripts = rig.nft.scripts.length;
-  await rig.sync([], ['a/a']);
-  t.strictSame(rig.portal.problems(), []);
-  t.equal(rig.nft.scripts.length, scripts + 1, 'one transaction');
-  t.match(rig.lands('192.0.2.5:30000'), /proxy port/);
-  t.not(rig.lands('192.0.2.5:30000'), before);
-  t.equal(rig.lands('10.0.0.1:80'), 'passed on');
-});
-
 testRules(
   'writes nothing when nothing differs, and only what differs otherwise',
   async (t, make) => {

@@ -33,8 +33,10 @@ testRules('rules that another program removed come back, and are retried', async
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
 
   rig.nft.flush();
+  const repaired = rig.runs;
   await rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]);
   t.strictSame(told.slice(3), ['written: repair'], 'a change finds the table missing');
+  t.equal(rig.runs - repaired, 3, 'the change, a listing, and the repair: no service is to blame');
   t.match(rig.lands('10.0.0.2:5432'), /proxy port/);
   t.match(rig.lands('10.0.0.1:80'), /proxy port/);
 });

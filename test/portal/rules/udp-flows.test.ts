@@ -1,11 +1,7 @@
 import t from 'tap';
+import { FLOW_WAIT_MS } from '../../../src/portal/bounds.ts';
 import { flowsCleared, flowsNotCleared } from '../../../src/portal/events.ts';
-import {
-  clearFlows,
-  type FlowAddress,
-  readFlows,
-  staleAmong,
-} from '../../../src/portal/rules/udp-flows.ts';
+import { clearFlows } from '../../../src/portal/rules/udp-flows.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { listening } from '../../support/mailbox.ts';
 import { wants } from '../../support/portals.ts';
@@ -23,95 +19,85 @@ unknown  2 590 src=10.1.0.1 dst=224.0.0.22 [UNREPLIED] src=224.0.0.22 dst=10.1.0
 
 const LOCAL = new Set(['192.0.2.5']);
 
-/** `10.0.0.1:53` or `30053`, with the destination of its flows. */
-function place(text: string, proxyPort?: number): FlowAddress {
-  const at = text.lastIndexOf(':');
-  const address = at === -1 ? undefined : text.slice(0, at);
-  const port = Number(text.slice(at + 1));
-  return {
-    family: address?.includes(':') === true ? 6 : 4,
-    address,
-    port,
-    proxyPort,
-  };
+function many(count: number): Map<string, string> {
+  return new Map(
+    Array.from({ length: count }, (_, n) => [`4 10.0.${n >> 8}.${n & 255} 53`, '40001']),
+  );
 }
 
-function many(count: number): FlowAddress[] {
-  return Array.from({ length: count }, (_, n) => place(`10.0.${n >> 8}.${n & 255}:53`, 40_001));
+/** What conntrack does for these portals, if it lists this. */
+async function cleared(
+  ports: Iterable<[string, string]>,
+  listed = LIST,
+  local = LOCAL,
+  targets = TARGETS,
+) {
+  const exec = new FakeExec(({ args }) =>
+    // Flows that are gone by the time of their removal are no problem.
+    args.includes('-L') ? { stdout: listed } : exits(NOTHING_THERE),
+  );
+  const error = await clearFlows(exec.exec, new Map(ports), local, targets);
+  return { lines: exec.lines, error, removed: exec.lines.filter((line) => line.includes(' -D ')) };
 }
 
 t.test('a flow is stale when its destination is wrong', async (t) => {
-  const stale = (...places: FlowAddress[]) =>
-    staleAmong(places, readFlows(LIST), TARGETS[4], LOCAL);
-  t.strictSame(stale(place('10.0.0.1:53', 40_001)), [], 'its destination is right');
-  t.equal(stale(place('10.0.0.1:53', 40_002)).length, 1, 'to a previous proxy port');
-  t.equal(stale(place('10.0.0.1:53')).length, 1, 'to a proxy port though there is none');
-  t.equal(stale(place('10.0.0.2:53', 40_001)).length, 1, 'to no one');
-  t.equal(stale(place('30053', 40_001)).length, 1, 'a node port');
-  t.strictSame(stale(place('30053', 40_009)), []);
-  t.strictSame(stale(place('10.0.0.3:53', 1), place('10.0.0.1:54', 1)), [], 'no flow at all');
-  const one = [place('10.0.0.1:53', 40_001)];
-  t.equal(staleAmong(one, readFlows(LIST), '192.0.2.6', LOCAL).length, 1, 'to a previous address');
-  const nodePort = [place('30053', 40_001)];
-  t.strictSame(staleAmong(nodePort, readFlows(LIST), TARGETS[4], new Set()), [], 'of another node');
+  const web = '4 10.0.0.1 53';
+  const moved = { ...TARGETS, 4: '192.0.2.6' };
+  for (const [why, key, port, count, local = LOCAL, targets = TARGETS] of [
+    ['its destination is right', web, '40001', 0],
+    ['to a previous proxy port', web, '40002', 1],
+    ['to a proxy port though there is none', web, '', 1],
+    ['to no one', '4 10.0.0.2 53', '40001', 1],
+    ['a node port', '4 node 30053', '40001', 1],
+    ['a node port whose destination is right', '4 node 30053', '40009', 0],
+    ['no flow at all', '4 10.0.0.3 53', '1', 0],
+    ['to a previous address', web, '40001', 1, LOCAL, moved],
+    ['a node port of another node', '4 node 30053', '40001', 0, new Set<string>()],
+  ] as const) {
+    const { removed, error } = await cleared([[key, port]], LIST, local, targets);
+    t.equal(removed.length, count, why);
+    t.equal(error, undefined);
+  }
 });
 
 t.test('only stale flows are removed, of few addresses or of many', async (t) => {
-  const removed =
+  const wrong =
     'conntrack -D -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.2 ' +
     '--reply-src 10.0.0.2 --reply-port-src 53';
-  const lists = () => new FakeExec(({ args }) => ({ stdout: args.includes('-L') ? LIST : '' }));
-  const few = lists();
-  const places = [place('10.0.0.2:53', 40_002), place('fd00::1:53', 1), place('30054', 1)];
-  await clearFlows(few.exec, places, LOCAL, TARGETS);
-  t.strictSame(
-    new Set(few.lines),
-    new Set([
-      'conntrack -L -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.2',
-      'conntrack -L -f ipv4 -p udp --orig-port-dst 30054',
-      'conntrack -L -f ipv6 -p udp --orig-port-dst 53 --orig-dst fd00::1',
-      removed,
-    ]),
-  );
-  const exec = lists();
-  await clearFlows(exec.exec, [...many(1000), place('fd00::1:53', 1)], LOCAL, TARGETS);
-  t.strictSame(exec.lines, ['conntrack -L -f ipv4 -p udp', 'conntrack -L -f ipv6 -p udp', removed]);
-});
-
-t.test('nothing to remove is a success', async (t) => {
-  const exec = new FakeExec(({ args }) =>
-    args.includes('-L') ? { stdout: LIST } : exits(NOTHING_THERE),
-  );
-  await clearFlows(exec.exec, [place('10.0.0.1:53')], LOCAL, TARGETS);
-  t.equal(exec.commands.length, 2);
+  const few = await cleared([
+    ['4 10.0.0.2 53', '40002'],
+    ['6 fd00::1 53', '1'],
+    ['4 node 30054', '1'],
+  ]);
+  t.same(few.lines.toSorted(), [
+    wrong,
+    'conntrack -L -f ipv4 -p udp --orig-port-dst 30054',
+    'conntrack -L -f ipv4 -p udp --orig-port-dst 53 --orig-dst 10.0.0.2',
+    'conntrack -L -f ipv6 -p udp --orig-port-dst 53 --orig-dst fd00::1',
+  ]);
+  const { lines } = await cleared([...many(1000), ['6 fd00::1 53', '1']]);
+  t.same(lines.toSorted(), [wrong, 'conntrack -L -f ipv4 -p udp', 'conntrack -L -f ipv6 -p udp']);
 });
 
 t.test('the number of removals is limited, and the rest is reported', async (t) => {
-  const flows = many(300).map(
-    ({ address }) =>
+  const flows = Array.from(many(300).keys(), (key) => key.split(' ')[1]).map(
+    (address) =>
       `udp 17 1 src=1.1.1.1 dst=${address} sport=1 dport=53 src=2.2.2.2 dst=1.1.1.1 sport=2 dport=1`,
   );
-  const exec = new FakeExec(({ args }) => ({
-    stdout: args.includes('-L') ? flows.join('\n') : '',
-  }));
-  t.match(await clearFlows(exec.exec, many(300), LOCAL, TARGETS), {
-    code: 'KPNG_LIMIT_REACHED',
-    message: /44 of 300 removals/,
-  });
-  t.equal(exec.lines.filter((line) => line.includes(' -D ')).length, 256);
+  const { error, removed } = await cleared(many(300), flows.join('\n'));
+  t.match(error, { code: 'KPNG_LIMIT_REACHED', message: /44 of 300 removals/ });
+  t.equal(removed.length, 256);
 });
 
 t.test('reports why it cannot', async (t) => {
-  const code = async (reaction: ReturnType<typeof exits>): Promise<unknown> =>
-    (await clearFlows(new FakeExec(() => reaction).exec, [place('10.0.0.1:53')], LOCAL))?.code;
-  t.equal(await code({ fails: 'missing' }), 'KPNG_PORTAL_TOOL_MISSING');
-  t.equal(
-    await code(
-      exits('conntrack: Operation failed: sorry, you must be root or get CAP_NET_ADMIN\n'),
-    ),
-    'KPNG_PORTAL_PERMISSION',
-  );
-  t.equal(await code(exits('Bad address\n')), 'KPNG_PORTAL_FAILED');
+  for (const [reaction, code] of [
+    [{ fails: 'missing' }, 'KPNG_PORTAL_TOOL_MISSING'],
+    [exits('conntrack: sorry, you must be root or get CAP_NET_ADMIN\n'), 'KPNG_PORTAL_PERMISSION'],
+    [exits('Bad address\n'), 'KPNG_PORTAL_FAILED'],
+  ] as const) {
+    const { exec } = new FakeExec(() => reaction);
+    t.match(await clearFlows(exec, new Map([['4 10.0.0.1 53', '']]), LOCAL), { code });
+  }
 });
 
 /** A rig with one flow to 10.0.0.53:53, that keeps the commands of conntrack apart. */
@@ -204,4 +190,32 @@ testRules('the result is reported, and never fails a change', async (t, make) =>
   await rig.sync([wants('d/more', 'clusterIP 10.0.0.54:53/UDP')]);
   t.strictSame(told, ['cleared 1', 'KPNG_PORTAL_FAILED']);
   t.match(rig.lands('10.0.0.54:53/UDP'), /proxy port/);
+});
+
+testRules('slow removals do not delay further changes', async (t, make) => {
+  const listed = Promise.withResolvers<void>();
+  let isSlow = false;
+  const addresses: number[] = [];
+  listening(t, flowsCleared, (event) => addresses.push(event.addresses));
+  const rig: NftablesRig = make({
+    exec: async (command) => {
+      if (command.file !== 'conntrack') return rig.exec(command);
+      if (isSlow) await listed.promise;
+      return { stdout: '', stderr: '' };
+    },
+  });
+  await rig.sync([dns]);
+  isSlow = true;
+  for (const host of [54, 55, 56]) {
+    const synced = rig.sync([wants(`d/${host}`, `clusterIP 10.0.0.${host}:53/UDP`)]);
+    await rig.look(0);
+    rig.clock.advance(FLOW_WAIT_MS);
+    await synced;
+    t.match(rig.lands(`10.0.0.${host}:53/UDP`), /proxy port/);
+  }
+  t.strictSame(addresses, [1]);
+  const closed = rig.portal.close();
+  listed.resolve();
+  await closed;
+  t.strictSame(addresses, [1, 1, 2], 'those that waited are cleared together');
 });

@@ -14,7 +14,10 @@ import { portalWritten } from '../../../src/portal/events.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
 import { listening } from '../../support/mailbox.ts';
 import { KeeperRig } from '../../support/keeper-rig.ts';
+import { clusterEntry } from '../../support/messages.ts';
 import { portal as spec, wants } from '../../support/portals.ts';
+import { Rig } from '../../support/proxier-rig.ts';
+import { until } from '../../support/until.ts';
 
 const RANGE = { first: 36_000, last: 36_003 };
 
@@ -97,6 +100,21 @@ t.test('a proxy port that another program holds is replaced', async (t) => {
   portal.portTaken('d/web', taken!);
   t.same(addresses((await sync([])).get('d/web')), ['127.0.0.1:36003']);
   t.same([...netsh.rules.values()], ['127.0.0.1 36003']);
+  portal.portTaken('d/web', { ...taken!, port: 36_003 });
+  await sync([]);
+  t.same([...netsh.rules.values()], ['127.0.0.1 36002']);
+});
+
+t.test('a proxy port that opens late gets its rules', async (t) => {
+  const { netsh, portal } = await node(t);
+  const rig = new Rig(portal);
+  t.teardown(() => rig.close());
+  rig.engine.tcp.errors.set('127.0.0.1:36000', 'EMFILE');
+  await rig.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80', ['10.1.0.1']));
+  t.equal(netsh.rules.size, 0);
+  rig.engine.tcp.errors.clear();
+  await rig.engine.retry();
+  await until(() => netsh.rules.size === 1);
 });
 
 t.test('a proxy port of IPv6 has rules that redirect there', async (t) => {
@@ -125,37 +143,31 @@ t.test('UDP, and TCP with source ranges, listen on the addresses themselves', as
   t.equal(ip.addresses('kpng0').length, 21, 'and they are on the interface meanwhile');
 });
 
-t.test(
-  'what a killed process has left is taken over or removed, rules of others stay',
-  async (t) => {
-    const { netsh, sync, start } = await node(t);
-    netsh.rules.set('v4tov4 192.0.2.5 8080', '192.0.2.9 80');
-    netsh.rules.set('v4tov4 10.96.0.3 80', '192.0.2.9 80');
-    await sync([wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')]);
-    const next = start({ removeOnClose: true });
-    await next.sync([
-      wants('d/b', 'clusterIP 10.96.0.2:80'),
-      wants('d/c', 'clusterIP 10.96.0.3:80'),
-    ]);
-    t.same([...netsh.rules.keys()].sort(), [
-      'v4tov4 10.96.0.2 80',
-      'v4tov4 10.96.0.3 80',
-      'v4tov4 192.0.2.5 8080',
-    ]);
-    t.equal(netsh.rules.get('v4tov4 10.96.0.3 80'), '192.0.2.9 80', 'that of another program');
-    t.match(next.portal.problems(), [
-      {
-        servicePort: 'd/c',
-        code: 'KPNG_PORTAL_CONFLICT',
-        message: /10\.96\.0\.3:80.*another program/,
-      },
-    ]);
-    const { listings } = netsh;
-    await Promise.all([next.portal.close(), next.portal.close()]);
-    t.equal(netsh.listings, listings, 'removed once');
-    t.same([...netsh.rules.keys()].sort(), ['v4tov4 10.96.0.3 80', 'v4tov4 192.0.2.5 8080']);
-  },
-);
+t.test('rules of a killed process are taken over or removed, not those of others', async (t) => {
+  const { netsh, sync, start } = await node(t);
+  netsh.rules.set('v4tov4 192.0.2.5 8080', '192.0.2.9 80');
+  netsh.rules.set('v4tov4 10.96.0.3 80', '192.0.2.9 80');
+  await sync([wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')]);
+  const next = start({ removeOnClose: true });
+  await next.sync([wants('d/b', 'clusterIP 10.96.0.2:80'), wants('d/c', 'clusterIP 10.96.0.3:80')]);
+  t.same([...netsh.rules.keys()].sort(), [
+    'v4tov4 10.96.0.2 80',
+    'v4tov4 10.96.0.3 80',
+    'v4tov4 192.0.2.5 8080',
+  ]);
+  t.equal(netsh.rules.get('v4tov4 10.96.0.3 80'), '192.0.2.9 80', 'that of another program');
+  t.match(next.portal.problems(), [
+    {
+      servicePort: 'd/c',
+      code: 'KPNG_PORTAL_CONFLICT',
+      message: /10\.96\.0\.3:80.*another program/,
+    },
+  ]);
+  const { listings } = netsh;
+  await Promise.all([next.portal.close(), next.portal.close()]);
+  t.equal(netsh.listings, listings, 'removed once');
+  t.same([...netsh.rules.keys()].sort(), ['v4tov4 10.96.0.3 80', 'v4tov4 192.0.2.5 8080']);
+});
 
 t.test('a rule that netsh rejects is an error, and is retried', async (t) => {
   const { netsh, sync, portal } = await node(t);
@@ -168,6 +180,15 @@ t.test('a rule that netsh rejects is an error, and is retried', async (t) => {
   netsh.refused.clear();
   await portal.commit(new Map());
   t.equal(netsh.rules.size, 2);
+});
+
+t.test('rules that are gone already do not keep others from being written', async (t) => {
+  const { netsh, sync } = await node(t);
+  const portals = Array.from({ length: 12 }, (_, index) => `clusterIP 10.96.0.${index}:80`);
+  await sync([wants('d/web', ...portals)]);
+  netsh.rules.delete('v4tov4 10.96.0.5 80');
+  await sync([wants('d/new', 'clusterIP 10.96.1.1:80')], ['d/web']);
+  t.same([...netsh.rules.keys()], ['v4tov4 10.96.1.1 80']);
 });
 
 t.test('listings are read in any language', async (t) => {

@@ -1,11 +1,16 @@
 import { basename } from 'node:path';
 import { kernelPortRange, listenOnAnyPort } from '../../../src/proxysocket/core/kernel-port.ts';
-import { sourceRangeInvalid } from '../../../src/proxysocket/events.ts';
+import { sourceRangeInvalid, limitChanged } from '../../../src/proxysocket/events.ts';
 import { sourceFilter, clientSource } from '../../../src/proxysocket/core/listener.ts';
 import { collect } from '../../support/sockets.ts';
 import type { Traffic } from '../../../src/proxysocket/spec.ts';
-import { connectErrorCause, lossCause } from '../../../src/proxysocket/core/connect-error.ts';
+import { connectErrorCause, lossCause } from '../../../src/proxysocket/core/socket-errors.ts';
 import t from 'tap';
+import {
+  defaultReserve,
+  ProcessDescriptors,
+  processDescriptorLimit,
+} from '../../../src/proxysocket/core/descriptors.ts';
 
 const range = { first: 40_000, last: 40_009, reserved: [] };
 
@@ -71,7 +76,7 @@ t.test('reads which ports are reserved', async (t) => {
   t.equal(kernelPortRange(missing), undefined);
 });
 
-t.test('admits clients in one of the ranges', (t) => {
+t.test('admits clients in one of the ranges', async (t) => {
   for (const [ranges, inside, outside] of [
     [
       ['10.1.2.3/8', ' 192.0.2.7/32 '],
@@ -90,10 +95,9 @@ t.test('admits clients in one of the ranges', (t) => {
         `${ranges.join()}: ${client}`,
       );
   }
-  t.end();
 });
 
-t.test('an invalid range admits no client, and is reported', (t) => {
+t.test('an invalid range admits no client, and is reported', async (t) => {
   const invalid = collect(t, sourceRangeInvalid);
   const ranges = ['10.0.0.0/33', '10.0.0/8', 'fd00::/129', '10.0.0.1', 'x/8', '', '10.0.0.0/8/8'];
   const allows = sourceFilter('ns/s:p', ranges);
@@ -103,7 +107,6 @@ t.test('an invalid range admits no client, and is reported', (t) => {
     ranges,
   );
   t.equal(invalid[0]?.servicePort, 'ns/s:p');
-  t.end();
 });
 
 const ENDPOINT = { address: '203.0.113.10', family: 4 } as const;
@@ -117,17 +120,16 @@ function source(
   return clientSource({ keepsClients }, { traffic, client }, endpoint);
 }
 
-t.test('endpoints see the client where its traffic stays on this node', (t) => {
+t.test('endpoints see the client where its traffic stays on this node', async (t) => {
   const client = '198.51.100.7';
   t.equal(source('external', 'external', client), client);
   t.equal(source('all', 'internal', client), client);
   t.equal(source(undefined, 'external', client), undefined, 'not asked for');
   t.equal(source('external', 'internal', client), undefined, 'endpoints may be elsewhere');
   t.equal(source('all', 'cluster', client), undefined, 'so may these');
-  t.end();
 });
 
-t.test('and a node address where answers would not come back', (t) => {
+t.test('and a node address where answers would not come back', async (t) => {
   const local = { address: '127.0.0.1', family: 4 } as const;
   t.equal(source('all', 'external', ENDPOINT.address), undefined, 'the client is the endpoint');
   t.equal(source('all', 'external', '127.0.0.1'), undefined, 'the client is this host');
@@ -137,34 +139,107 @@ t.test('and a node address where answers would not come back', (t) => {
   const six = { address: '2001:db8::10', family: 6 } as const;
   t.equal(source('all', 'external', '2001:db8::7', six), '2001:db8::7');
   t.equal(source('all', 'external', 'fe80::7%eth9', six), undefined, 'a link-local client');
-  t.end();
 });
 
-t.test('errors of sockets: the fault of the endpoint, of the process, or of one datagram', (t) => {
-  for (const [code, tcp, udp, loss] of [
-    ['ECONNREFUSED', 'refused', 'refused', 'refused'],
-    ['ECONNRESET', 'reset', 'refused', 'refused'],
-    ['ETIMEDOUT', 'timeout', 'timeout', undefined],
-    ['EHOSTUNREACH', 'unreachable', 'unreachable', 'unreachable'],
-    ['ENETUNREACH', 'unreachable', 'unreachable', 'unreachable'],
-    ['EMFILE', 'limit', 'limit', undefined],
-    ['ENFILE', 'limit', 'limit', undefined],
-    ['ENOBUFS', 'limit', 'limit', undefined],
-    ['ENOMEM', 'limit', 'limit', undefined],
-    ['EADDRINUSE', 'limit', 'limit', undefined],
-    ['EADDRNOTAVAIL', 'limit', 'unreachable', 'unreachable'],
-    ['EMSGSIZE', 'other', 'other', undefined],
-    ['EAGAIN', 'other', 'other', undefined],
-    ['EPERM', 'other', 'other', undefined],
-    ['', 'other', 'other', undefined],
-  ] as const) {
-    const error = Object.assign(new Error(code), { code });
-    t.equal(connectErrorCause(error, 'TCP'), tcp, code);
-    t.equal(connectErrorCause(error, 'UDP'), udp, code);
-    t.equal(lossCause(error), loss, code);
+t.test(
+  'errors of sockets: the fault of the endpoint, of the process, or of one datagram',
+  async (t) => {
+    for (const [code, tcp, udp, loss] of [
+      ['ECONNREFUSED', 'refused', 'refused', 'refused'],
+      ['ECONNRESET', 'reset', 'refused', 'refused'],
+      ['ETIMEDOUT', 'timeout', 'timeout', undefined],
+      ['EHOSTUNREACH', 'unreachable', 'unreachable', 'unreachable'],
+      ['ENETUNREACH', 'unreachable', 'unreachable', 'unreachable'],
+      ['EMFILE', 'limit', 'limit', undefined],
+      ['ENFILE', 'limit', 'limit', undefined],
+      ['ENOBUFS', 'limit', 'limit', undefined],
+      ['ENOMEM', 'limit', 'limit', undefined],
+      ['EADDRINUSE', 'limit', 'limit', undefined],
+      ['EADDRNOTAVAIL', 'limit', 'unreachable', 'unreachable'],
+      ['EMSGSIZE', 'other', 'other', undefined],
+      ['EAGAIN', 'other', 'other', undefined],
+      ['EPERM', 'other', 'other', undefined],
+      ['', 'other', 'other', undefined],
+    ] as const) {
+      const error = Object.assign(new Error(code), { code });
+      t.equal(connectErrorCause(error, 'TCP'), tcp, code);
+      t.equal(connectErrorCause(error, 'UDP'), udp, code);
+      t.equal(lossCause(error), loss, code);
+    }
+    const bind = Object.assign(new Error('bind'), { code: 'EACCES', syscall: 'bind' });
+    t.equal(connectErrorCause(bind), 'limit', 'the address of our side');
+    t.equal(connectErrorCause(new Error('no code')), 'other');
+  },
+);
+
+t.test('the limit of the process', async (t) => {
+  const limits = (soft: string): string =>
+    `Limit                     Soft Limit           Hard Limit           Units\n` +
+    `Max open files            ${soft.padEnd(20)} 1048576              files\n`;
+  const missing = (): string => {
+    throw new Error('ENOENT');
+  };
+  for (const [read, expected] of [
+    [() => limits('20000'), 20_000],
+    [() => limits('unlimited'), 65_536],
+    [() => 'something else', 65_536],
+    [missing, 65_536],
+  ] as const)
+    t.equal(processDescriptorLimit(read), expected);
+  t.ok(processDescriptorLimit() > 0);
+});
+
+t.test('the default reserve leaves something to clients, whatever the limit', async (t) => {
+  const limits = [1_048_576, 1024, 1000, 512, 256, 200, 128, 100, 64, 20, 1, 0];
+  t.same(limits.map(defaultReserve), [256, 256, 250, 128, 64, 64, 64, 50, 32, 10, 0, 0]);
+  for (const limit of limits.slice(0, -2)) {
+    const descriptors = new ProcessDescriptors({ limit, reserve: defaultReserve(limit) });
+    t.ok(
+      descriptors.acquireListener() && descriptors.acquire(2),
+      `a connection with a limit of ${limit}`,
+    );
   }
-  const bind = Object.assign(new Error('bind'), { code: 'EACCES', syscall: 'bind' });
-  t.equal(connectErrorCause(bind), 'limit', 'the address of our side');
-  t.equal(connectErrorCause(new Error('no code')), 'other');
-  t.end();
+});
+
+t.test('an eighth is for UDP while there is a UDP listener', async (t) => {
+  const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
+  t.ok(descriptors.acquireListener('UDP'));
+  t.ok(descriptors.acquire(70, 'TCP'));
+  t.notOk(descriptors.acquire(2, 'TCP'), 'ten are kept');
+  t.equal(descriptors.used, 70);
+  for (let session = 0; session < 10; session += 1) t.ok(descriptors.acquire(1, 'UDP'));
+  t.notOk(descriptors.acquire(1, 'UDP'));
+  descriptors.release(2, 'TCP');
+  t.ok(descriptors.acquire(1, 'UDP'), 'more than the share, when there is room');
+  t.notOk(descriptors.acquire(2, 'TCP'));
+  descriptors.release(11, 'UDP');
+  t.ok(descriptors.acquire(2, 'TCP'));
+  t.notOk(descriptors.acquire(2, 'TCP'), 'the share is kept again');
+  descriptors.releaseListener('UDP');
+  t.ok(descriptors.acquire(11, 'TCP'), 'all 81');
+  t.notOk(descriptors.acquire(1, 'TCP'));
+});
+
+t.test('each protocol reports its own limit, without flapping', async (t) => {
+  const changes = collect(t, limitChanged);
+  const descriptors = new ProcessDescriptors({ limit: 101, reserve: 20 });
+  descriptors.acquireListener('UDP');
+  const limit = 'reserved-descriptors';
+  t.ok(descriptors.acquire(70));
+  for (let client = 0; client < 5; client += 1) {
+    t.notOk(descriptors.acquire(2));
+    descriptors.release(2);
+    t.ok(descriptors.acquire(2));
+  }
+  t.same(changes, [{ limit, value: 70, reached: true }]);
+  descriptors.release(10);
+  t.same(changes.at(-1), { limit, value: 70, reached: false });
+
+  while (descriptors.acquireListener());
+  t.same(changes.at(-1), { limit, value: 36, reached: true });
+  const { length } = changes;
+  descriptors.releaseListener();
+  t.ok(descriptors.acquireListener());
+  t.notOk(descriptors.acquireListener());
+  t.equal(changes.length, length);
 });

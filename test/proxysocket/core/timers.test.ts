@@ -64,6 +64,20 @@ t.test('a limit beyond what a timer can wait for does not expire at once', async
   t.same(subject.expired, ['patient']);
 });
 
+t.test('a shorter limit counts from the next use on, a longer one at once', async (t) => {
+  const subject = new Subject();
+  const shortened = subject.add('shortened', 30_000);
+  shortened.limit = 1000;
+  subject.clock.advance(20_000);
+  subject.queues.touch(shortened);
+  const extended = subject.add('extended', 2000);
+  extended.limit = 60_000;
+  subject.clock.advance(10_000);
+  t.same(subject.expired, ['shortened']);
+  subject.clock.advance(60_000);
+  t.same(subject.expired, ['shortened', 'extended']);
+});
+
 t.test('property: none expires early or much too late; the oldest is the oldest', async (t) => {
   const limits = [80, 1000, 30_000];
   const step = fc.record({

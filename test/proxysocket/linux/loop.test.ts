@@ -1,7 +1,15 @@
-import { Loop, LoopClock, type Pollable } from '../../../src/proxysocket/linux/loop.ts';
+import { INTEREST, Loop, LoopClock, type Pollable } from '../../../src/proxysocket/linux/loop.ts';
 import { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
-import { INTEREST } from '../../../src/proxysocket/linux/sys/poller.ts';
-import { connectedPair, linuxTest, newLoop, newSys } from '../../support/linux-sys.ts';
+import { AF_UNIX, NONBLOCK, SOCK_STREAM } from '../../../src/proxysocket/linux/sys/abi.ts';
+import type { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
+import { linuxTest, newLoop, newSys } from '../../support/linux-sys.ts';
+
+/** Two sockets that are connected to each other, for the test to close. */
+function connectedPair({ ffi, c }: Sys): readonly [number, number] {
+  const { address, view } = new Pinned(ffi, 8);
+  c.socketpair(AF_UNIX, SOCK_STREAM | NONBLOCK, 0, address);
+  return [view.getInt32(0, true), view.getInt32(4, true)];
+}
 
 /** Notes the masks that it is called with. */
 function noting(masks: number[], then: () => void = () => undefined): Pollable {
@@ -88,6 +96,16 @@ linuxTest('a bug costs one socket and is reported', (t) => {
   t.same(faults, [mistake]);
   t.ok(masks.length > 0);
   loop.close(other);
+});
+
+linuxTest('a turn lasts until the next timer, and runs it', (t) => {
+  const loop = newLoop(t);
+  let ran = 0;
+  loop.clock.setTimer(20, () => (ran += 1));
+  loop.turn();
+  t.equal(ran, 1);
+  t.equal(loop.turn(0), 0);
+  t.equal(ran, 1);
 });
 
 linuxTest('timers run between turns, in order, and report how long a wait may take', (t) => {

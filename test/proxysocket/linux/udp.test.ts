@@ -1,17 +1,26 @@
 import { constants } from 'node:os';
 import { openLibrary, type Library } from '../../../src/proxysocket/linux/sys/library.ts';
 import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
-import { DatagramSlots } from '../../../src/proxysocket/linux/sys/datagrams.ts';
-import { Sender, type Sending } from '../../../src/proxysocket/linux/sys/sender.ts';
-import { library, linuxTest } from '../../support/linux-sys.ts';
+import {
+  Datagrams,
+  type Recipient,
+  type Sending,
+} from '../../../src/proxysocket/linux/sys/datagrams.ts';
+import { inlineEngine } from '../../support/engine-under-test.ts';
+import { library, linuxTest, newSys } from '../../support/linux-sys.ts';
+import { freePort } from '../../support/sockets.ts';
+import { udpSpec } from '../../support/tcp-rig.ts';
+import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
+import { until } from '../../support/until.ts';
 
-const { EAGAIN, ECONNREFUSED, EMSGSIZE } = constants.errno;
+const { EAGAIN, EBADF, ECONNREFUSED, EMSGSIZE } = constants.errno;
 
 /** A kernel that takes messages as scripted, and notes how many calls it got. */
 function fakeKernel(outcomes: (number | 'ok')[]) {
   const lib = openLibrary(library().ffi);
   const calls: string[] = [];
-  const answer = (name: string, messages: number): number => {
+  const answer = (name: string, fd: number, messages: number): number => {
+    if (fd < 0) return -EBADF;
     calls.push(`${name} ${messages}`);
     let taken = 0;
     for (; taken < messages; taken += 1) {
@@ -25,8 +34,8 @@ function fakeKernel(outcomes: (number | 'ok')[]) {
   };
   const c = {
     ...lib.c,
-    sendmmsg: (_fd: number, _address: bigint, messages: number) => answer('sendmmsg', messages),
-    sendmsg: () => answer('sendmsg', 1),
+    sendmmsg: (fd: number, _address: bigint, messages: number) => answer('sendmmsg', fd, messages),
+    sendmsg: (fd: number) => answer('sendmsg', fd, 1),
   } as unknown as Library['c'];
   return { sys: new Sys({ ...lib, c }), calls };
 }
@@ -40,11 +49,11 @@ class Owner implements Sending {
     this.#endsAt = endsAt;
   }
 
-  sent(way: string, datagrams: number): void {
-    this.log.push(`${way} ${datagrams}`);
+  sent(_to: Recipient | undefined, datagrams: number): void {
+    this.log.push(`sent ${datagrams}`);
   }
 
-  notSent(_way: string, datagrams: number, errno: number): boolean {
+  notSent(_to: Recipient | undefined, datagrams: number, errno: number): boolean {
     this.log.push(`lost ${datagrams}: ${errno}`);
     return errno !== this.#endsAt;
   }
@@ -62,23 +71,22 @@ function send(
   { sizes = FOUR, endsAt }: { sizes?: readonly number[]; endsAt?: number } = {},
 ) {
   const { sys, calls } = fakeKernel(outcomes);
-  const slots = new DatagramSlots(sys, 64);
-  slots.length = (slot) => sizes[slot] ?? 0;
-  const sender = new Sender(sys, 'request', slots);
+  const datagrams = new Datagrams(sys, 64);
+  datagrams.length = (slot) => sizes[slot] ?? 0;
   const owner = new Owner(endsAt);
-  sender.add(owner, [...sizes.keys()], 0, sizes.length, undefined, segments);
-  sender.flush(3);
+  datagrams.add(owner, [...sizes.keys()], 0, sizes.length, undefined, segments);
+  datagrams.flush(3);
   return { log: owner.log, calls };
 }
 
 linuxTest('several datagrams are sent in one call', (t) => {
-  t.same(send([], false), { log: Array(4).fill('request 1'), calls: ['sendmmsg 4'] });
-  t.same(send([], true), { log: ['request 4'], calls: ['sendmsg 1'] });
+  t.same(send([], false), { log: Array(4).fill('sent 1'), calls: ['sendmmsg 4'] });
+  t.same(send([], true), { log: ['sent 4'], calls: ['sendmsg 1'] });
 });
 
 linuxTest('a message that exceeds the path MTU is sent as single datagrams, in order', (t) => {
   const { log, calls } = send([EMSGSIZE], true);
-  t.same(log, ['no segments', ...Array<string>(4).fill('request 1')]);
+  t.same(log, ['no segments', ...Array<string>(4).fill('sent 1')]);
   t.same(calls, Array(5).fill('sendmsg 1'));
 });
 
@@ -88,7 +96,7 @@ linuxTest('if single datagrams would fail as well, they are not tried', (t) => {
 
 linuxTest('one datagram that is lost does not stop the others', (t) => {
   const { log, calls } = send(['ok', EMSGSIZE], false);
-  t.same(log, ['request 1', `lost 1: ${EMSGSIZE}`, 'request 1', 'request 1']);
+  t.same(log, ['sent 1', `lost 1: ${EMSGSIZE}`, 'sent 1', 'sent 1']);
   t.same(calls, ['sendmmsg 4', 'sendmmsg 3', 'sendmmsg 2']);
 });
 
@@ -114,4 +122,20 @@ linuxTest('datagrams of one size go as one message', (t) => {
     [Array<number>(64).fill(10), 1],
   ] as const)
     t.equal(send([], true, { sizes }).log.length, messages, sizes.join());
+});
+
+linuxTest('answers of one turn leave from the sockets that their clients asked', async (t) => {
+  const backend = await UdpBackend.start(t, () => undefined);
+  const listen = [{ port: await freePort() }, { port: await freePort() }];
+  const engine = inlineEngine(t, {}, newSys());
+  await engine.apply([{ kind: 'set', spec: udpSpec([backend.spec], { listen }) }]);
+  const clients = await Promise.all(listen.map(() => UdpClient.open(t)));
+  for (const [index, client] of clients.entries()) client.send('who?', listen[index]?.port ?? 0);
+  await until(() => backend.received.length === 2);
+  for (const { remote } of backend.received) backend.send(Buffer.from('me'), remote);
+  await until(() => clients.every(({ replies }) => replies.length === 1));
+  t.same(
+    clients.map(({ replies }) => replies[0]?.from),
+    listen.map(({ port }) => `127.0.0.1:${port}`),
+  );
 });

@@ -3,13 +3,13 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { networkInterfaces } from 'node:os';
 import t from 'tap';
 import { limitChanged } from '../../../src/proxysocket/events.ts';
-import { boundSocket, setBufferSizes } from '../../../src/proxysocket/node/udp/socket.ts';
+import { boundSocket, setBufferSizes } from '../../../src/proxysocket/node/udp/session.ts';
 import { readHostAddresses } from '../../../src/proxysocket/node/udp/transport.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { collect, freePort, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
 import { TcpRig, udpSpec } from '../../support/tcp-rig.ts';
-import { silent, UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
@@ -155,25 +155,8 @@ t.test('datagrams from port 0 are dropped, and errors are counted; it continues'
   t.equal(await client.ask('still there?', port), 'still there?');
 });
 
-t.test('a client that is gone does not disturb the others', async (t) => {
-  const { backend, owner, port } = await udpScene(t, { answer: silent });
-  const [leaves, stays] = [await UdpClient.open(t), await UdpClient.open(t)];
-  leaves.send('leaves', port);
-  await until(() => backend.received.length === 1);
-  const { firstPeer } = backend;
-  await leaves.close();
-  for (let index = 0; index < 5; index += 1) backend.send(Buffer.from('nobody'), firstPeer);
-  await until(() => owner.counters.datagramsOut === 5);
-
-  stays.send('stays', port);
-  await until(() => backend.received.length === 2);
-  backend.send(Buffer.from('answer'), backend.received[1]?.remote ?? firstPeer);
-  await until(() => stays.replies.length === 1);
-  t.equal(stays.lastReply, 'answer');
-});
-
 t.test('a size of socket buffers that the system does not grant is no error', async (t) => {
-  const socket = await boundSocket(4, '127.0.0.1', 0);
+  const socket = boundSocket(4, '127.0.0.1', 0);
   t.teardown(() => socket.close());
   setBufferSizes(socket, 2 ** 30);
   t.ok(socket.getRecvBufferSize() > 0);
@@ -184,11 +167,10 @@ t.test('a size of socket buffers that the system does not grant is no error', as
 
 t.test('the addresses of the host are its unicast addresses without zones', async (t) => {
   const found = readHostAddresses();
-  t.ok(found[4].includes('127.0.0.1'));
-  t.ok(found[4].every((address) => address.includes('.')));
-  t.ok(found[6].every((address) => address.includes(':') && !address.startsWith('fe80')));
+  t.ok(found.includes('127.0.0.1'));
+  t.notOk(found.some((address) => address.startsWith('fe80')));
   const listed = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
-  t.ok(listed.length >= found[4].length + found[6].length);
+  t.ok(listed.length >= found.length);
 });
 
 t.test('a UDP session with itself moves on to another endpoint', async (t) => {

@@ -1,7 +1,6 @@
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import {
   limitChanged,
-  listenerClosed,
   listenerFailed,
   listenerOpened,
   rejected,
@@ -18,26 +17,22 @@ import {
   decodeMessage,
   encodeMessage,
 } from '../../../src/proxysocket/pool/protocol.ts';
-import { newCounters } from '../../../src/proxysocket/counters.ts';
-import type { ServicePortSnapshot } from '../../../src/proxysocket/engine.ts';
 import { Outbox } from '../../../src/proxysocket/pool/outbox.ts';
-import type { TypedChannel } from '../../../src/util/channel.ts';
 import type { Teardown } from '../../support/sockets.ts';
 import { KpngError } from '../../../src/errors.ts';
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { linuxTest } from '../../support/linux-sys.ts';
-import { tcpSpec } from '../../support/tcp-rig.ts';
 import t from 'tap';
 
-function setUp(t: Teardown, isFirst = true) {
+function setUp(t: Teardown) {
   const { port1, port2 } = new MessageChannel();
   const control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
-  const outbox = new Outbox(port1, control, isFirst);
+  const outbox = new Outbox(port1, control);
   const wants = (...channels: object[]): void => {
-    control[CONTROL.subscriptions] = channels.reduce<number>(
-      (bits, channel) => bits | (1 << CHANNELS.indexOf(channel as TypedChannel<object>)),
+    control[CONTROL.subscriptions] = CHANNELS.reduce<number>(
+      (bits, channel, index) => bits | (channels.includes(channel) ? 1 << index : 0),
       0,
     );
     outbox.subscribe();
@@ -52,15 +47,11 @@ function setUp(t: Teardown, isFirst = true) {
     wants,
     /** What a turn of the loop has posted. */
     next: (): TurnReport | undefined => {
-      outbox.flush({ snapshot: (names) => [...(names ?? [])].map(snapshotOf) });
+      outbox.flush(0);
       const report = receiveMessageOnPort(port2)?.message as Report | undefined;
       return report?.kind === 'turn' ? report : undefined;
     },
   };
-}
-
-function snapshotOf(name: string): ServicePortSnapshot {
-  return { name, protocol: 'TCP', listeners: [], endpoints: 0, counters: newCounters() };
 }
 
 const LISTEN = { address: '127.0.0.1', port: 80, traffic: 'internal' } as const;
@@ -85,41 +76,14 @@ t.test('events are carried while someone listens in the other thread', (t) => {
   t.end();
 });
 
-t.test('the first worker reports changed service ports, and listeners that close', (t) => {
-  const { outbox, next } = setUp(t);
-  const group = { slot: 'TCP 127.0.0.1 80', sockets: 1, missing: 0 };
-  const listen = { ...LISTEN, group };
-  const about = (servicePort: string) => ({ servicePort, protocol: 'TCP', listen }) as const;
-  outbox.applied([
-    { kind: 'set', spec: tcpSpec([], { name: 'a' }) },
-    { kind: 'endpoints', name: 'z', endpoints: [] },
-    { kind: 'remove', name: 'b' },
-  ]);
-  const reported = () => {
-    const { states = [], closed = [] } = next() ?? {};
-    return [...states.map(({ name }) => name), ...closed];
-  };
-  t.same(reported(), ['a']);
-  // It moves to another service port.
-  listenerClosed.publish(about('a'));
-  listenerOpened.publish(about('c'));
-  t.same(reported(), ['a', 'c']);
-  listenerClosed.publish(about('c'));
-  t.same(reported(), ['c', group.slot]);
-  t.equal(next(), undefined);
-  t.end();
-});
-
-t.test('only the first worker reports listeners that open, but each those that fail', (t) => {
+t.test('listeners that open or close are no event of a worker, but those that fail are', (t) => {
   const about = { servicePort: 'd/web', protocol: 'TCP', listen: LISTEN } as const;
-  for (const isFirst of [true, false]) {
-    const { wants, next } = setUp(t, isFirst);
-    wants(listenerOpened, listenerFailed);
-    listenerOpened.publish(about);
-    listenerFailed.publish({ ...about, code: 'X', error: new Error('taken'), retryInMs: 1 });
-    t.equal(next()?.events?.length, isFirst ? 2 : 1);
-    wants();
-  }
+  const { wants, next } = setUp(t);
+  wants(listenerOpened, listenerFailed);
+  listenerOpened.publish(about);
+  const error = new Error('taken');
+  listenerFailed.publish({ ...about, code: 'KPNG_LISTEN_FAILED', error, retryInMs: 1 });
+  t.match(next()?.events, [[CHANNELS.indexOf(listenerFailed), { retryInMs: 1 }]]);
   t.end();
 });
 

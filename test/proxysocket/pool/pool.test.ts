@@ -1,67 +1,43 @@
+/** Workers that die are replaced; if they die again and again, an engine in the main thread continues with what they had. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  dataPlaneFault,
-  limitChanged,
-  listenerOpened,
-  tcpAccepted,
-} from '../../../src/proxysocket/events.ts';
+import { dataPlaneFault, listenerClosed, listenerOpened } from '../../../src/proxysocket/events.ts';
+import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
+import { PoolListener } from '../../../src/proxysocket/pool/listening-sockets.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 import { DEFAULT_BACKOFF } from '../../../src/util/backoff.ts';
-import { order } from '../../support/crashing-worker.ts';
+import { order, turnsLeft } from '../../support/crashing-worker.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
-import { crash, endpoints, module, poolOf, remove, serving, set } from '../../support/pool-rig.ts';
+import {
+  CLIENTS,
+  connections,
+  crash,
+  endpoints,
+  module,
+  poolOf,
+  remove,
+  serving,
+  set,
+} from '../../support/pool-rig.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
 import {
   connectionEnd,
   echoServer,
+  echoed,
   endOf,
+  kernelSockets,
   namedServer,
   request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
 import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
+import t, { type Test } from 'tap';
+import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
+import { CrashBudget } from '../../../src/proxysocket/pool/worker.ts';
+import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 
 const POOL_URL = new URL('../../../src/proxysocket/pool/pool.ts', import.meta.url).href;
-
-linuxTest('the whole life: probes, worker, traffic, end', async (t) => {
-  const before = openDescriptors();
-  const engine = await Pool.start();
-  const server = await echoServer(t);
-  const udp = await UdpBackend.start(t);
-  await engine.apply([set(tcpSpec([server.endpoint])), set(udpSpec([udp.spec]))]);
-  t.equal(await request(t, portOf(engine), 'hello'), 'hello');
-  const client = await UdpClient.open(t);
-  t.equal(await client.ask('who?', portOf(engine, 'test/dns')), 'who?');
-  t.match(engine.snapshot(), [
-    { name: 'test/web:http', endpoints: 1, counters: { connections: 1, bytesIn: 5, bytesOut: 5 } },
-    { name: 'test/dns', protocol: 'UDP', counters: { datagramsIn: 1, datagramsOut: 1 } },
-  ]);
-  await engine.destroy();
-  await engine.destroy();
-  t.same(engine.snapshot(), []);
-  await t.rejects(engine.apply([]), { code: 'KPNG_SINK_FAILED' });
-  await server.kill();
-  await client.close();
-  await udp.close();
-  // Node closes sockets, and the ports of a thread, some turns later.
-  await until(() => openDescriptors() <= before);
-});
-
-linuxTest('events arrive for every listener, also for a late one', async (t) => {
-  const options = { limits: { maxConnections: 1 } };
-  const { port, counters } = await serving(t, [(await echoServer(t)).endpoint], options);
-  await tcpClient(t, port);
-  await until(() => counters()?.active === 1);
-  const accepted = collect(t, tcpAccepted);
-  const limits = collect(t, limitChanged);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  await until(() => accepted.length === 1 && limits.length === 1);
-  t.match(accepted, [{ servicePort: 'test/web:http', localAddress: `127.0.0.1:${port}` }]);
-  t.match(limits, [{ limit: 'max-connections', value: 1, reached: true }]);
-});
 
 linuxTest('a worker that dies is replaced: the same ports, the same services', async (t) => {
   const [server, echo] = [await namedServer(t, 'there'), await echoServer(t)];
@@ -80,7 +56,7 @@ linuxTest('a worker that dies is replaced: the same ports, the same services', a
   t.equal(portOf(pool), port, 'a snapshot shows them all the time');
   // What is asked meanwhile waits for the next worker.
   await pool.apply([endpoints(echo.endpoint)]);
-  t.equal(opened.length, 2);
+  t.same(opened, [], 'its listeners have never closed');
   t.equal(await end, 'ECONNRESET', 'a connection that is cut must not look complete');
   t.same([portOf(pool), portOf(pool, name)], [port, echoPort]);
   t.equal(await request(t, port, 'echo'), 'echo');
@@ -95,12 +71,8 @@ linuxTest('counters continue if a worker dies before it has all of the first bat
   await pool.apply(others.map((name) => set(tcpSpec([], { name }))));
   t.equal(await request(t, port), 'there');
   await crash(t, pool);
+  order(-3);
   const faults = collect(t, dataPlaneFault);
-  const onOpened = (): void => {
-    listenerOpened.unsubscribe(onOpened);
-    order(1);
-  };
-  listenerOpened.subscribe(onOpened);
   await until(() => faults.length > 0);
   await pool.apply([]);
   t.equal(await request(t, port), 'there');
@@ -111,7 +83,7 @@ linuxTest('counters continue if a worker dies before it has all of the first bat
 linuxTest('changes that a dying worker has not carried out are not lost', async (t) => {
   const [one, two] = [await namedServer(t, 'one'), await namedServer(t, 'two')];
   const { pool, port } = await serving(t, [one.endpoint]);
-  order(1);
+  order(-1);
   await Promise.all([
     pool.apply([endpoints(two.endpoint)]),
     pool.apply([set(tcpSpec([two.endpoint], { name: 'test/other:x' }))]),
@@ -119,9 +91,44 @@ linuxTest('changes that a dying worker has not carried out are not lost', async 
   ]);
   t.equal(await request(t, port), 'two');
   t.equal(await request(t, portOf(pool, 'test/other:x')), 'two');
-  order(1);
+  order(-1);
   await pool.apply([remove()]);
   t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
+});
+
+linuxTest('a listener closes although the worker that got its socket never took it', async (t) => {
+  const { pool, port } = await serving(t, []);
+  const give = Reflect.get(PoolListener.prototype, 'give');
+  t.teardown(() => Object.assign(PoolListener.prototype, { give }));
+  const given = Promise.withResolvers<void>();
+  PoolListener.prototype.give = function (this: PoolListener, worker) {
+    given.resolve();
+    return give.call(this, worker);
+  };
+  await pool.loseWorker();
+  await given.promise;
+  await Promise.all([pool.loseWorker(), pool.apply([remove()])]);
+  t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
+});
+
+linuxTest('its listeners close at once, and connections may take their time', async (t) => {
+  const { pool, port, counters } = await serving(t, [(await echoServer(t)).endpoint], {
+    backoff: DEFAULT_BACKOFF,
+    workers: 2,
+  });
+  const clients = await connections(t, port);
+  const faults = collect(t, dataPlaneFault);
+  await pool.loseWorker();
+  await until(() => faults.length === 1);
+  const events = collect(t, listenerClosed);
+  const closed = pool.close();
+  const isOpen = () =>
+    kernelSockets().some(({ localPort, state }) => localPort === port && state === 10);
+  await until(() => !isOpen());
+  t.equal(events.length, 1);
+  t.ok(counters()?.active);
+  for (const client of clients) client.destroy();
+  await closed;
 });
 
 linuxTest('it may end while a worker is being replaced', async (t) => {
@@ -133,6 +140,16 @@ linuxTest('it may end while a worker is being replaced', async (t) => {
     t.same(pool.snapshot(), []);
     await until(() => openDescriptors() <= before);
   }
+});
+
+linuxTest('a worker ends by itself, however many listeners it has', async (t) => {
+  const { pool } = await serving(t, []);
+  const many = Array.from({ length: 300 }, (_, n) => set(tcpSpec([], { name: `test/many:${n}` })));
+  await pool.apply(many);
+  const begin = performance.now();
+  await pool.destroy();
+  // It would be terminated after 5 s.
+  t.ok(performance.now() - begin < 4500);
 });
 
 linuxTest('a hanging worker is eventually terminated', async (t) => {
@@ -149,18 +166,10 @@ linuxTest('a hanging worker is eventually terminated', async (t) => {
 linuxTest('a replacement that dies with its first batch is not missed by close', async (t) => {
   const before = openDescriptors();
   const { pool } = await serving(t, []);
-  let closed: Promise<void> | undefined;
-  const onOpened = (): void => {
-    listenerOpened.unsubscribe(onOpened);
-    // The replacement is in the middle of its first batch.
-    order(1);
-    closed = pool.close();
-  };
-  listenerOpened.subscribe(onOpened);
-  order(1);
-  await pool.apply([]).catch(() => undefined);
-  await until(() => closed !== undefined);
-  await closed;
+  await crash(t, pool);
+  order(-2);
+  await until(() => turnsLeft() < 2);
+  await pool.close();
   await until(() => openDescriptors() <= before);
 });
 
@@ -171,6 +180,20 @@ linuxTest('a probe that fails is named, and nothing is left', async (t) => {
   await t.rejects(Pool.start({ module }), failure);
   order(0);
   await until(() => openDescriptors() <= before);
+});
+
+linuxTest('without descriptors for all workers, nothing is left', async (t) => {
+  const before = openDescriptors();
+  const wakeUp = Reflect.get(Sys.prototype, 'wakeUp');
+  t.teardown(() => Object.assign(Sys.prototype, { wakeUp }));
+  let calls = 0;
+  Sys.prototype.wakeUp = function (this: Sys) {
+    calls += 1;
+    if (calls > 2) throw new Error('EMFILE');
+    return wakeUp.call(this);
+  };
+  await t.rejects(Pool.start({ module, workers: 3 }), { message: 'EMFILE' });
+  t.equal(openDescriptors(), before);
 });
 
 linuxTest('a missing module is an error, not a wait', async (t) => {
@@ -194,3 +217,115 @@ for (const [how, code] of [
     t.same(await once(child, 'exit'), [code, null]);
   });
 }
+
+const LOST = ['worker-lost', 'worker-lost', 'worker-lost'];
+
+async function mortal(t: Test, { workers = 1, ready = Promise.resolve() } = {}) {
+  const echo = await echoServer(t);
+  const served = await serving(t, [echo.endpoint], {
+    workers,
+    fallback: () => async (counters) => {
+      await ready;
+      return createNodeEngine({ counters });
+    },
+  });
+  return { ...served, echo };
+}
+
+linuxTest('the fallback engine has the same ports, sockets and counters', async (t) => {
+  const { pool, port, counters, echo } = await mortal(t);
+  const udp = await UdpBackend.start(t);
+  await pool.apply([set(udpSpec([udp.spec]))]);
+  const dns = portOf(pool, 'test/dns');
+  t.equal(await request(t, port, 'hello'), 'hello');
+  const cut = await tcpClient(t, port);
+  await until(() => counters()?.active === 1);
+  const end = endOf(cut);
+  t.equal(pool.kind, 'linux');
+
+  const faults = await crash(t, pool, 3);
+  await until(() => pool.kind === 'node');
+  t.same(
+    faults.map(({ what }) => what),
+    [...LOST, 'fallback'],
+  );
+  t.equal(await end, 'ECONNRESET');
+  await pool.apply([]);
+  t.same([portOf(pool), portOf(pool, 'test/dns')], [port, dns]);
+  t.equal(await request(t, port, 'again'), 'again');
+  const client = await UdpClient.open(t);
+  t.equal(await client.ask('who?', dns), 'who?');
+  await until(() => counters()?.active === 0);
+  const expected = { connections: 3, bytesIn: 10, bytesOut: 10, active: 0 };
+  t.match(counters(), expected, 'counters continue from where they were');
+
+  await pool.apply([endpoints()]);
+  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  await pool.apply([remove()]);
+  t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
+  await pool.apply([set(tcpSpec([echo.endpoint]))]);
+  t.equal(counters()?.connections, 0, 'a service port that was removed begins from zero');
+  await pool.destroy();
+  t.same(pool.snapshot(), []);
+  await t.rejects(pool.apply([]), { code: 'KPNG_SINK_FAILED' });
+});
+
+linuxTest('a client that waits while workers die is served by the fallback engine', async (t) => {
+  const before = openDescriptors();
+  const ready = Promise.withResolvers<void>();
+  const { pool, port, counters, echo } = await mortal(t, { ready: ready.promise });
+  await crash(t, pool, 2);
+  const client = await tcpClient(t, port);
+  await until(() => counters()?.active === 1);
+  const end = endOf(client);
+  order(-1);
+  const faults = collect(t, dataPlaneFault);
+  const asked = pool.apply([]);
+  await until(() => faults.length > 0);
+  const waiting = await tcpClient(t, port);
+  waiting.write('still here');
+  ready.resolve();
+  t.equal(String((await once(waiting, 'data'))[0]), 'still here');
+  waiting.destroy();
+  await asked;
+  t.equal(pool.kind, 'node');
+  t.equal(await end, 'ECONNRESET');
+  await pool.close();
+  await echo.kill();
+  await until(() => openDescriptors() <= before);
+});
+
+linuxTest('of two workers, the living one keeps its connections until they end', async (t) => {
+  const { pool, port, counters } = await mortal(t, { workers: 2 });
+  const sockets = await connections(t, port);
+  for (let crashes = 0; crashes < 3; crashes += 1) {
+    await pool.loseWorker(0);
+    if (crashes < 2) await pool.apply([]);
+  }
+  await until(() => pool.kind === 'node');
+  const left = sockets.filter(({ destroyed }) => !destroyed);
+  t.ok(left.length > 0 && left.length < sockets.length, `${left.length} of ${sockets.length}`);
+  for (const socket of left) t.ok(await echoed(socket, 'on'));
+  t.equal(counters()?.active, left.length);
+  for (const socket of [...left, ...(await connections(t, port))]) socket.destroy();
+  t.equal(portOf(pool), port);
+  await until(() => counters()?.active === 0);
+  t.equal(counters()?.connections, 2 * CLIENTS.length);
+});
+
+linuxTest('without a fallback engine, workers are restarted each time', async (t) => {
+  const { pool, port } = await serving(t, [(await echoServer(t)).endpoint]);
+  t.same(
+    (await crash(t, pool, 4)).map(({ what }) => what),
+    [...LOST, 'worker-lost'],
+  );
+  t.equal(pool.kind, 'linux');
+  t.equal(await request(t, port, 'there'), 'there');
+});
+
+t.test('three crashes within a minute are too many', async (t) => {
+  const budget = new CrashBudget();
+  const times = [0, 50_000, 100_000, 150_000, 161_000, 162_000];
+  const isTooMany = times.map((at) => budget.add(at));
+  t.same(isTooMany, [false, false, false, false, false, true]);
+});

@@ -1,22 +1,12 @@
 /** Several workers: the kernel spreads clients over them, and seen from outside they are one engine. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { inspect } from 'node:util';
-import t, { type Test } from 'tap';
+import type { Test } from 'tap';
 import { dataPlaneFault } from '../../../src/proxysocket/events.ts';
 import type { PoolOptions } from '../../../src/proxysocket/pool/pool.ts';
 import type { EndpointSpec, Protocol } from '../../../src/proxysocket/spec.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
-import {
-  CLIENTS,
-  connections,
-  echoed,
-  remove,
-  serving,
-  set,
-  endpoints,
-  WEB,
-} from '../../support/pool-rig.ts';
+import { CLIENTS, connections, remove, serving, set } from '../../support/pool-rig.ts';
 import { collect, freePort, openDescriptors } from '../../support/sockets.ts';
 import {
   connectionEnd,
@@ -26,11 +16,11 @@ import {
   namedServer,
   request,
   tcpServer,
+  echoed,
 } from '../../support/tcp-peers.ts';
 import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
-import { endpointsAfter, withPatches } from '../../../src/proxysocket/core/endpoint-patch.ts';
 
 const pair = (t: Test, endpoints: readonly EndpointSpec[], options: PoolOptions = {}) =>
   serving(t, endpoints, { workers: 2, ...options });
@@ -172,9 +162,6 @@ linuxTest('limits are shared by equal parts, and nothing stays open', async (t) 
 linuxTest('an endpoint that one worker has reached does not count as failing', async (t) => {
   const gone = endpointAt(await freePort());
   const { pool, port } = await pair(t, [gone]);
-  await t.rejects(pool.apply([{ kind: 'endpoints', name: 'd/none', endpoints: [] }]), {
-    message: /d\/none/,
-  });
   await Promise.all(CLIENTS.map((client) => connectionEnd(t, port, client)));
   const failing = async (): Promise<string[]> => {
     const found = await pool.inspect({ failing: true, maxConnections: 0 });
@@ -184,67 +171,4 @@ linuxTest('an endpoint that one worker has reached does not count as failing', a
   await tcpServer(t, (socket) => socket.end('x'), '127.0.0.1', gone.port);
   t.equal(await request(t, port, '', { localAddress: CLIENTS[0] ?? '' }), 'x');
   t.strictSame(await failing(), []);
-});
-
-// A change of a few endpoints of very many is sent to workers as the difference.
-
-function spec(n: number, net = 0): EndpointSpec {
-  return endpointAt(9, `127.${net + 1}.${n >> 8}.${n & 255}`);
-}
-
-const MANY = Array.from({ length: 2000 }, (_, n) => spec(n));
-
-function patched(before: readonly EndpointSpec[], endpoints: readonly EndpointSpec[]) {
-  const change = { kind: 'endpoints', name: WEB, endpoints } as const;
-  return withPatches([change], () => tcpSpec(before))[0];
-}
-
-t.test('has only what differs', async (t) => {
-  const added = spec(1, 1);
-  const flagged = { ...MANY[1999], external: false } as EndpointSpec;
-  const after = [...MANY.slice(1, 7), ...MANY.slice(8, 1999), added, flagged];
-  const change = patched(MANY, after);
-  t.strictSame(change, {
-    kind: 'patch',
-    name: WEB,
-    removed: [MANY[0], MANY[7]],
-    set: [added, flagged],
-  });
-  if (change?.kind !== 'patch') throw new Error(`not a patch: ${inspect(change)}`);
-  const twice = endpointsAfter(endpointsAfter(MANY, change), change);
-  t.strictSame(new Set(twice), new Set(after));
-});
-
-t.test('few endpoints, many differences and drains are sent as they are', async (t) => {
-  const kindOf = (before: readonly EndpointSpec[], after: readonly EndpointSpec[]) =>
-    patched(before, after)?.kind;
-  t.equal(kindOf(MANY.slice(0, 500), MANY.slice(0, 499)), 'endpoints');
-  const equal = MANY.map((each) => ({ ...each }));
-  t.equal(kindOf(MANY, equal), 'endpoints');
-  t.equal(kindOf(MANY, MANY.with(3, { ...spec(3), drained: ['internal'] })), 'endpoints');
-});
-
-linuxTest('workers have the endpoints of the newest list', async (t) => {
-  let list: readonly EndpointSpec[] = MANY;
-  const { pool, port } = await serving(t, list, { workers: 2 });
-  const lists = [
-    list.toSpliced(5, 1),
-    list.toSpliced(5, 1).toSpliced(100, 1, spec(1, 1), spec(2, 1)),
-    list.with(7, { ...spec(7), external: false }),
-    list.slice(0, 1500),
-  ];
-  for (const each of lists) {
-    await pool.apply([endpoints(...each)]);
-    list = each;
-    const { endpoints: found } = await pool.inspect({ servicePorts: [WEB], maxConnections: 0 });
-    const texts = found.map(({ endpoint }) => endpoint).sort();
-    t.strictSame(texts, list.map(({ address, port }) => `${address}:${port}`).sort());
-    t.match(pool.snapshot(), [{ endpoints: list.length }]);
-  }
-  const server = await namedServer(t, 'there');
-  // All others are not used for this traffic.
-  const others = list.map((each) => Object.assign({}, each, { internal: false }));
-  await pool.apply([endpoints(...others)]);
-  await pool.apply([endpoints(...others, server.endpoint)]);
-  t.equal(await request(t, port), 'there');
 });

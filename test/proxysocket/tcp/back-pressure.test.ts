@@ -4,11 +4,40 @@ import { limitChanged, relayEnded } from '../../../src/proxysocket/events.ts';
 import { DOCUMENTED } from '../../support/engine-under-test.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { collect, type Teardown, usedMemory } from '../../support/sockets.ts';
-import { kernelSockets, pushUntilStuck, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
+import { kernelSockets, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
 import { relayed, type TcpRig, tcpScene } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
 const MB = 1024 * 1024;
+
+/** Turns of the loop, and milliseconds, without progress after which a socket counts as stuck. */
+const STUCK_TURNS = 50;
+const STUCK_MS = 300;
+
+/**
+ * Writes until the other side takes no more for a while; resolves with the bytes written. A while is a
+ * time and some turns of the loop, since a loaded machine may take the time without a single turn.
+ */
+async function pushUntilStuck(socket: Socket): Promise<number> {
+  const chunk = Buffer.alloc(64 * 1024);
+  let written = 0;
+  let at = performance.now();
+  let turns = 0;
+  for (;;) {
+    socket.write(chunk, () => {
+      at = performance.now();
+      turns = 0;
+    });
+    written += chunk.length;
+    while (socket.writableLength >= chunk.length) {
+      if (performance.now() - at > STUCK_MS && turns > STUCK_TURNS) {
+        return written - socket.writableLength;
+      }
+      turns += 1;
+      await new Promise(setImmediate);
+    }
+  }
+}
 
 /**
  * Bytes in buffers that are in use. V8 frees the memory of dead buffers in a thread of its own, which

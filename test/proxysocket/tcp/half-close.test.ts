@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
@@ -9,44 +8,6 @@ import { ENGINE } from '../../support/engine-under-test.ts';
 import { relayed, echo, HOUR } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
-
-t.test('a large upload to a slow endpoint that has sent its FIN long ago', async (t) => {
-  const data = randomBytes(16 * 1024 * 1024);
-  const chunks: Buffer[] = [];
-  const { rig, client, socket } = await relayed(t, {}, (socket) => {
-    socket.end();
-    socket.on('data', (chunk: Buffer) => {
-      chunks.push(chunk);
-      socket.pause();
-      setImmediate(() => setImmediate(() => socket.resume()));
-    });
-  });
-  await readAll(client);
-  client.end(data);
-  await once(socket, 'end');
-  t.ok(Buffer.concat(chunks).equals(data));
-  await until(() => rig.counters.active === 0);
-});
-
-t.test('the second half may not stay silent forever', async (t) => {
-  const ended = collect(t, relayEnded);
-  const { rig, client, socket } = await relayed(t, { limits: { halfCloseTimeoutMs: 200 } });
-  client.end();
-  t.equal(await endOf(client), 'ECONNRESET');
-  let error: Error | undefined;
-  socket.once('error', (reason) => {
-    error = reason;
-  });
-  // A socket that has had a FIN learns of the reset when it writes, if the reset is there by then.
-  await until(() => {
-    if (error === undefined) socket.write('anybody?');
-    return error !== undefined;
-  });
-  t.match(error, { code: /EPIPE|ECONNRESET/ });
-  await until(() => rig.counters.active === 0);
-  t.equal(rig.counters.halfCloseTimeouts, 1);
-  t.match(ended, [{ reason: 'half-close-timeout' }]);
-});
 
 for (const side of ['client', 'endpoint']) {
   t.test(`${side}s that take none of the rest are not waited for`, async (t) => {
@@ -64,6 +25,7 @@ for (const side of ['client', 'endpoint']) {
 
 t.test('traffic in the second half keeps it open, and there is no limit before', async (t) => {
   const clock = new FakeClock();
+  const ended = collect(t, relayEnded);
   const { rig, client, socket } = await relayed(t, { clock }, echo);
   await until(() => rig.counters.active === 1);
   clock.advance(10 * HOUR);
@@ -81,30 +43,8 @@ t.test('traffic in the second half keeps it open, and there is no limit before',
   t.equal(rig.counters.active, 1);
   clock.advance(60_000);
   t.equal(await endOf(client), 'ECONNRESET');
-});
-
-t.test('a reader that is slow, but reads, gets everything', async (t) => {
-  const size = 56 * 1024 * 1024;
-  const limits = { halfCloseTimeoutMs: 1000 };
-  // Closed, not ended: Wine loses what is on its way when a connection whose peer has ended is shut down.
-  const { client } = await relayed(t, { limits }, (socket) => {
-    socket.write(Buffer.alloc(size), () => socket.destroy());
-  });
-  client.end();
-  let got = 0;
-  let steps = 0;
-  client.on('data', (chunk: Buffer) => {
-    got += chunk.length;
-    // Slow at first, for twice the limit; then the rest. In large steps: the kernel of the relay takes
-    // new data only when a third of its buffer is empty, and of less no one can know.
-    if (steps === 20 || got < (steps + 1) * 2 * 1024 * 1024) return;
-    steps += 1;
-    client.pause();
-    setTimeout(() => client.resume(), 100);
-  });
-  await once(client, 'end');
-  t.equal(got, size);
-  t.equal(steps, 20);
+  await until(() => ended.length === 1);
+  t.match(ended, [{ reason: 'half-close-timeout' }]);
 });
 
 // The linux engine has a thread of its own, which nothing here holds up.

@@ -1,10 +1,7 @@
 /** TCP clients of a service port without endpoints, with a hold timeout. */
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { processDescriptorLimit } from '../../../src/proxysocket/core/descriptors.ts';
-import { limitChanged, rejected, tcpHeld, tcpHoldEnded } from '../../../src/proxysocket/events.ts';
-import { FakeClock } from '../../support/fake-clock.ts';
+import { tcpHeld, tcpHoldEnded, limitChanged, rejected } from '../../../src/proxysocket/events.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import {
   blackHole,
@@ -14,11 +11,23 @@ import {
   namedServer,
   readAll,
   refusingEndpoint,
-  request,
   tcpClient,
+  endpointAt,
 } from '../../support/tcp-peers.ts';
-import { held, heldClient, holding, HOUR, TcpRig, tcpSpec } from '../../support/tcp-rig.ts';
+import { held, holding, HOUR, tcpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
+import type { LimitChange } from '../../../src/proxysocket/limits.ts';
+import type { NodeEngineOptions } from '../../../src/proxysocket/node/engine.ts';
+import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
+import { FakeHost, listenSpec } from '../../support/fake-host.ts';
+
+/** An engine that holds one client. */
+async function heldClient(t: Test, options: NodeEngineOptions = {}) {
+  const { rig, port } = await holding(t, options);
+  const client = await tcpClient(t, port);
+  await held(rig, 1);
+  return { rig, port, client };
+}
 
 t.test('a client gets its answer when an endpoint comes, without a byte lost', async (t) => {
   const { rig, port } = await holding(t);
@@ -156,28 +165,6 @@ t.test('clients of drained endpoints are reset, those held before as well', asyn
   t.match(rig.counters, { rejectedDrained: 2, held: 0, heldTotal: 1 });
 });
 
-t.test('many clients continue in batches, while there is an endpoint', async (t) => {
-  const clock = new FakeClock();
-  const { rig, port } = await holding(t, { clock });
-  const clients = await Promise.all(Array.from({ length: 200 }, () => tcpClient(t, port)));
-  await held(rig, 200);
-  const { endpoint } = await namedServer(t, 'here');
-  const answers = Promise.all(clients.map(readAll));
-  await rig.endpoints([endpoint]);
-  const left = rig.counters.held;
-  t.ok(left > 100 && left < 200, 'others have their turn in between');
-  await until(() => rig.counters.active === 200 - left);
-  await rig.endpoints([{ ...endpoint, external: false }]);
-  t.equal(rig.counters.held, left, 'another change brings them on no faster');
-  await rig.endpoints([]);
-  clock.advance(10);
-  t.equal(rig.counters.held, left, 'the endpoint was gone before the next batch');
-  await rig.endpoints([endpoint]);
-  clock.advance(100);
-  t.ok((await answers).every((answer) => String(answer) === 'here'));
-  t.match(rig.counters, { held: 0, heldTotal: 200 });
-});
-
 for (const how of ['close', 'destroy'] as const) {
   t.test(`held clients are reset with their service port, and by ${how}`, async (t) => {
     const { rig, client } = await heldClient(t);
@@ -206,103 +193,106 @@ t.test('clients that connect while listeners close are not held', async (t) => {
   await closed;
 });
 
+// Held clients, on fake sockets: times, limits and batches.
+
+const ENDPOINT = endpointAt(1);
+const LIMITS: LimitChange = { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] };
+
+/** A service port without endpoints. */
+async function setUp(limits = LIMITS, descriptors = 100_000) {
+  const host = new FakeHost({ descriptors });
+  await host.setLimits(limits);
+  await host.set(listenSpec('a', ['10.0.0.1:80']));
+  return {
+    host,
+    clock: host.clock,
+    client: () => host.connect('10.0.0.1', ''),
+    counters: () => host.counters('a'),
+    endpoints: (...endpoints: EndpointSpec[]) =>
+      host.apply([{ kind: 'endpoints', name: 'a', endpoints }]),
+  };
+}
+
 t.test('a client is reset after the hold timeout, and no earlier', async (t) => {
-  const clock = new FakeClock();
-  const { rig, port } = await holding(t, { clock, limits: { holdTimeoutMs: 5000 } });
   const ended = collect(t, tcpHoldEnded);
   const refused = collect(t, rejected);
-  const first = await tcpClient(t, port);
-  await held(rig, 1);
+  const { host, clock, client, counters } = await setUp();
+  const first = client();
   clock.advance(3000);
-  const client = `127.0.0.1:${first.localPort}`;
-  const { connections } = (await rig.engine.inspect?.({ maxConnections: 10 })) ?? {};
-  t.match(connections, [{ client, endpoint: '', state: 'held', ageMs: 3000 }]);
-  const second = await tcpClient(t, port);
-  await held(rig, 2);
+  const { connections } = await host.inspect({ maxConnections: 10 });
+  t.match(connections, [{ client: '192.0.2.1:1', endpoint: '', state: 'held', ageMs: 3000 }]);
+  const second = client();
   clock.advance(1999);
-  t.equal(rig.counters.held, 2);
+  t.match(counters(), { held: 2 });
   clock.advance(1);
-  t.equal(await endOf(first), 'ECONNRESET');
-  await held(rig, 1);
+  t.match(counters(), { held: 1 });
+  t.same([first.resets, second.resets], [1, 0]);
   clock.advance(3000);
-  t.equal(await endOf(second), 'ECONNRESET');
-  await held(rig, 0);
-  t.match(rig.counters, { rejectedHoldTimeout: 2, rejectedNoEndpoint: 0 });
-  t.match(ended, [
-    { reason: 'hold-timeout', durationMs: 5000 },
-    { reason: 'hold-timeout', durationMs: 5000 },
-  ]);
+  t.equal(second.resets, 1);
+  t.match(counters(), { held: 0, rejectedHoldTimeout: 2, rejectedNoEndpoint: 0 });
+  const timedOut = { reason: 'hold-timeout', durationMs: 5000 };
+  t.match(ended, [timedOut, timedOut]);
   t.match(refused, [{ reason: 'hold-timeout', protocol: 'TCP' }, { reason: 'hold-timeout' }]);
 });
 
 t.test('endpoints that come and go make a client wait twice the time at the most', async (t) => {
-  const clock = new FakeClock();
-  const { rig, port } = await holding(t, {
-    clock,
-    limits: { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] },
-  });
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
-  const silent = await blackHole(t);
-  for (const ms of [4000, 999]) {
+  const { clock, client, counters, endpoints } = await setUp();
+  const { dials } = client();
+  for (const ms of [4000, 999, 4999]) {
+    t.match(counters(), { held: 1 });
     clock.advance(ms);
-    await rig.endpoints([silent]);
-    await held(rig, 0);
-    await rig.endpoints([]);
-    await held(rig, 1);
+    await endpoints(ENDPOINT);
+    t.match(counters(), { held: 0 });
+    await endpoints();
   }
-  clock.advance(4999);
-  await rig.endpoints([silent]);
-  await held(rig, 0);
-  await rig.endpoints([]);
-  await until(() => rig.counters.rejectedHoldTimeout === 1);
-  t.equal(await endOf(client), 'ECONNRESET');
-  t.match(rig.counters, { held: 0, heldTotal: 1 });
-});
-
-/** So many clients of a service port without endpoints; resolves when each is held or reset. */
-async function clientsOf(t: Test, rig: TcpRig, count: number): Promise<Socket[]> {
-  const port = await rig.serve([]);
-  // A client that is reset may not even have seen that it was connected.
-  const clients = await Promise.allSettled(Array.from({ length: count }, () => tcpClient(t, port)));
-  await until(() => rig.counters.held + rig.counters.rejectedLimit === count);
-  return clients.flatMap((each) => (each.status === 'fulfilled' ? each.value : []));
-}
-
-t.test('clients beyond the limit of held ones are reset; others are let in', async (t) => {
-  const { rig } = await holding(t, { limits: { maxHeldConnections: 2 } });
-  await clientsOf(t, rig, 6);
-  t.match(rig.counters, { held: 2, rejectedLimit: 4 });
-  const { endpoint } = await namedServer(t, 'served');
-  const busy = await rig.serve([endpoint], { name: 'test/busy' });
-  t.equal(await request(t, busy), 'served');
-});
-
-t.test('held clients have half of the descriptors at the most', async (t) => {
-  // One is for the listener.
-  const reservedDescriptors = processDescriptorLimit() - 41;
-  const { rig } = await holding(t, { limits: { reservedDescriptors } });
-  const changes = collect(t, limitChanged);
-  const clients = await clientsOf(t, rig, 12);
-  t.equal(rig.counters.held, 10, '10 with 2 each are half of 40');
-  t.match(changes, [{ limit: 'max-held-connections', value: 10, reached: true }]);
-  for (const client of clients) client.destroy();
-  await until(() => changes.length === 2);
-  t.match(changes, [{ reached: true }, { reached: false }]);
+  t.equal(dials.length, 3);
+  t.match(counters(), { held: 0, heldTotal: 1, rejectedHoldTimeout: 1 });
 });
 
 t.test('the hold timeout can be given, changed and taken away while an engine runs', async (t) => {
-  const clock = new FakeClock();
-  const rig = new TcpRig(t, { clock });
-  const port = await rig.serve([]);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  await rig.engine.setLimits?.({ holdTimeoutMs: 1000 });
-  const before = await tcpClient(t, port);
-  await held(rig, 1);
-  await rig.engine.setLimits?.({ holdTimeoutMs: 0 });
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.equal(rig.counters.held, 1, 'who is held keeps the time');
+  const { host, clock, client, counters } = await setUp({});
+  t.equal(client().resets, 1);
+  await host.setLimits({ holdTimeoutMs: 1000 });
+  const before = client();
+  await host.setLimits({ holdTimeoutMs: 0 });
+  t.equal(client().resets, 1);
+  t.match(counters(), { held: 1 }, 'who is held keeps the time');
   clock.advance(1000);
-  t.equal(await endOf(before), 'ECONNRESET');
-  t.match(rig.counters, { rejectedNoEndpoint: 2, rejectedHoldTimeout: 1 });
+  t.equal(before.resets, 1);
+  t.match(counters(), { rejectedNoEndpoint: 2, rejectedHoldTimeout: 1 });
+});
+
+t.test('held clients have a limit, and half of the descriptors at the most', async (t) => {
+  for (const [maxHeldConnections, value] of [
+    [2, 2],
+    // One is for the listener; 10 with 2 each are half of 40.
+    [1000, 10],
+  ] as const) {
+    const changes = collect(t, limitChanged);
+    const { host, client, counters } = await setUp({ ...LIMITS, maxHeldConnections }, 41);
+    for (let count = 0; count < 12; count += 1) client();
+    t.match(counters(), { held: value, rejectedLimit: 12 - value });
+    await host.set({ ...listenSpec('b', ['10.0.0.2:80']), endpoints: [ENDPOINT] });
+    t.equal(host.connect('10.0.0.2', '').dials.length, 1, 'others are let in');
+    const limit = { limit: 'max-held-connections', value };
+    t.match(changes, [{ ...limit, reached: true }]);
+    await host.apply([{ kind: 'remove', name: 'a' }]);
+    t.match(changes[1], { reached: false });
+  }
+});
+
+t.test('many clients continue in batches, while there is an endpoint', async (t) => {
+  const { clock, client, counters, endpoints } = await setUp();
+  const clients = Array.from({ length: 200 }, client);
+  const dialed = (): number => clients.filter(({ dials }) => dials.length > 0).length;
+  await endpoints(ENDPOINT);
+  t.equal(dialed(), 64, 'others have their turn in between');
+  await endpoints();
+  t.match(counters(), { held: 200 });
+  clock.advance(10);
+  t.equal(dialed(), 64, 'the endpoint was gone before the next batch');
+  await endpoints(ENDPOINT);
+  clock.advance(100);
+  t.equal(dialed(), 200);
+  t.match(counters(), { held: 0, heldTotal: 200 });
 });

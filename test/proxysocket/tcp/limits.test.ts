@@ -15,12 +15,13 @@ import { eventually, until } from '../../support/until.ts';
 import { startLimited } from '../limited-process.ts';
 
 t.test('above the limit of connections new ones are reset', async (t) => {
-  const { rig, server, port } = await tcpScene(t, { limits: { maxConnections: 3 } });
+  const { rig, server, port } = await tcpScene(t);
   const changes = collect(t, limitChanged);
   const refused = collect(t, rejected);
   const clients: Socket[] = [];
   for (let index = 0; index < 3; index += 1) clients.push(await tcpClient(t, port));
   await until(() => rig.counters.active === 3);
+  await rig.engine.setLimits?.({ maxConnections: 3 });
   t.same(changes, []);
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
   const other = await rig.serve([server.endpoint], { name: 'other' });

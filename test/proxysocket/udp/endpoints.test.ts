@@ -8,16 +8,8 @@ import {
 import { collect, freePort } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
-import type { OwnedListener } from '../../../src/proxysocket/core/listener.ts';
 import { MAX_HOPS } from '../../../src/proxysocket/udp/acceptor.ts';
-import {
-  UdpBackend,
-  UdpClient,
-  UdpRig,
-  silent,
-  type TestService,
-  udpScene,
-} from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient, UdpRig, silent, udpScene } from '../../support/udp-rig.ts';
 import t from 'tap';
 
 t.test(
@@ -186,23 +178,6 @@ t.test('a service that is its own endpoint keeps only a few sessions busy', asyn
   }
   t.match(owner.counters, { active: MAX_HOPS, connections: MAX_HOPS, rejectedLimit: 1 });
   t.equal(owner.counters.datagramsIn, 3 * MAX_HOPS);
-});
-
-t.test('services may be endpoints of services, and answers find the way back', async (t) => {
-  const rig = new UdpRig(t);
-  const backend = await UdpBackend.named(t, 'far away');
-  let endpoint = backend.spec;
-  let owner: TestService | undefined;
-  let listener: OwnedListener | undefined;
-  for (let link = 0; link < 4; link += 1) {
-    owner = rig.service([endpoint]);
-    listener = await rig.listen(owner);
-    endpoint = endpointAt(listener.boundPort);
-  }
-  const client = await UdpClient.open(t);
-  t.equal(await client.ask('x', listener?.boundPort ?? 0), 'far away');
-  t.equal(await client.ask('x', listener?.boundPort ?? 0), 'far away');
-  t.match(owner?.counters, { active: 1, datagramsDropped: 0 });
 });
 
 t.test('an endpoint that is removed while its socket is being connected', async (t) => {

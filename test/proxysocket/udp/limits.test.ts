@@ -50,6 +50,27 @@ t.test('the least recently used session of any service port makes room', async (
   t.match(limits.at(-1), { limit: 'max-udp-sessions', reached: false });
 });
 
+t.test('a session makes no room while its first answer may come', async (t) => {
+  const clock = new FakeClock();
+  const rig = new UdpRig(t, { clock, limits: { maxUdpSessions: 1 } });
+  const backend = await UdpBackend.start(t, () => undefined);
+  const owner = rig.service([backend.spec]);
+  const { boundPort: port } = await rig.listen(owner);
+  const [first, second] = await Promise.all([UdpClient.open(t), UdpClient.open(t)]);
+  first.send('1', port);
+  await until(() => backend.received.length === 1);
+
+  clock.advance(249);
+  second.send('2', port);
+  await until(() => owner.counters.datagramsDropped === 1);
+  t.match(owner.counters, { rejectedLimit: 1, sessionsEvicted: 0 });
+
+  clock.advance(1);
+  second.send('3', port);
+  await until(() => backend.received.length === 2);
+  t.equal(owner.counters.sessionsEvicted, 1, 'no answer has come');
+});
+
 t.test('without free descriptors a client is refused, and served when one is free', async (t) => {
   const refused = collect(t, rejected);
   const { rig, owner, port, client } = await udpScene(t, { descriptors: 4 });
@@ -63,11 +84,6 @@ t.test('without free descriptors a client is refused, and served when one is fre
 
   rig.descriptors.release(1);
   t.equal(await client.ask('3', port), '3');
-});
-
-t.test('a datagram larger than the send queue still opens a session', async (t) => {
-  const { port, client } = await udpScene(t, { limits: { udpSendQueueBytes: 0 } });
-  t.equal(await client.ask('first', port), 'first');
 });
 
 t.test('sessions that have ended leave no descriptor behind', async (t) => {

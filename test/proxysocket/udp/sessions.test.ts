@@ -1,4 +1,3 @@
-import { FakeClock } from '../../support/fake-clock.ts';
 import { UdpBackend, UdpClient, UdpRig, udpScene, silent } from '../../support/udp-rig.ts';
 import { until } from '../../support/until.ts';
 import {
@@ -9,16 +8,28 @@ import {
 import { collect, sha256 } from '../../support/sockets.ts';
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
+import { setEnvironmentData } from 'node:worker_threads';
+import {
+  previousFlows,
+  keepPreviousFlows,
+  MAX_REFUSED_CLIENTS,
+  refusals,
+} from '../../../src/proxysocket/udp/known-clients.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+
+/** The most that fits into one IPv4 datagram. */
+const LARGEST = 'x'.repeat(65_507);
 
 t.test('U1 (kept): a datagram is echoed; the session of a silent client ends', async (t) => {
   const { clock, backend, owner, port, client } = await udpScene(t);
   t.equal(await client.ask('abc123', port), 'abc123');
+  t.equal(await client.ask(LARGEST, port), LARGEST);
   clock.advance(29_999);
   t.equal(owner.counters.active, 1);
   clock.advance(1);
   t.equal(clock.pending, 0, 'without sessions nothing is timed');
-  t.match(owner.counters, { active: 0, idleTimeouts: 1, datagramsIn: 1, datagramsOut: 1 });
-  t.match(owner.counters, { bytesIn: 6, bytesOut: 6, datagramsDropped: 0 });
+  t.match(owner.counters, { active: 0, idleTimeouts: 1, datagramsIn: 2, datagramsOut: 2 });
+  t.match(owner.counters, { bytesIn: 65_513, bytesOut: 65_513, datagramsDropped: 0 });
   await client.ask('y', port);
   t.equal(owner.counters.connections, 2, 'the next datagram begins another session');
   t.equal(backend.peers, 2);
@@ -42,48 +53,6 @@ t.test('datagrams of either direction keep a session', async (t) => {
   t.equal(owner.counters.active, 1, 'kept by the endpoint');
   clock.advance(12_000);
   t.equal(owner.counters.active, 0);
-});
-
-t.test('a service port has its own idle limit, and may change it', async (t) => {
-  const clock = new FakeClock();
-  const rig = new UdpRig(t, { clock });
-  const backend = await UdpBackend.start(t);
-  const short = rig.service([backend.spec], { idleMs: 2000 });
-  const long = rig.service([backend.spec], { idleMs: 300_000 });
-  const client = await UdpClient.open(t);
-  const [toShort, toLong] = [await rig.listen(short), await rig.listen(long)];
-
-  await client.ask('x', toShort.boundPort);
-  await client.ask('x', toLong.boundPort);
-  clock.advance(2000);
-  t.equal(short.counters.active, 0);
-  t.equal(long.counters.active, 1);
-
-  long.udpIdleTimeoutMs = 1000;
-  await client.ask('x', toLong.boundPort);
-  clock.advance(1000);
-  t.equal(long.counters.active, 0, 'the new limit counts from the next datagram');
-
-  await client.ask('x', toShort.boundPort);
-  short.udpIdleTimeoutMs = 60_000;
-  clock.advance(2000);
-  t.equal(short.counters.active, 1, 'a longer limit saves a session that would have expired');
-  clock.advance(60_000);
-  t.equal(short.counters.active, 0);
-});
-
-t.test('the first datagrams of a client keep their order while its socket opens', async (t) => {
-  const { backend, owner, port, client } = await udpScene(t, { answer: silent });
-
-  const sent = Array.from({ length: 30 }, (_, index) => `datagram ${index}`);
-  for (const text of sent) client.send(text, port);
-  await until(() => backend.received.length === sent.length);
-  t.same(
-    backend.received.map(({ message }) => message.toString()),
-    sent,
-  );
-  t.equal(owner.counters.connections, 1);
-  t.equal(owner.counters.datagramsIn, 30);
 });
 
 t.test('a session reports its endpoint, its beginning and its end', async (t) => {
@@ -123,31 +92,9 @@ t.test('a session reports its endpoint, its beginning and its end', async (t) =>
   await second.ask('x', port);
   t.match(picked[1], { sticky: true, attempt: 1 });
 
-  await rig.acceptor.destroy();
+  rig.acceptor.destroy();
   t.match(ended[1], { reason: 'destroyed', datagramsIn: 1 });
 });
-
-/** The most that fits into one IPv4 datagram. */
-const MAX = 65_507;
-
-const MISSING = Buffer.from('missing');
-
-for (const size of [0, 1, 1472, 4097, 9000, MAX - 1, MAX]) {
-  t.test(`a datagram of ${size} bytes passes whole both ways`, async (t) => {
-    const { backend, owner, port, client } = await udpScene(t);
-    const payload = randomBytes(size);
-
-    client.send(payload, port);
-    await until(() => client.replies.length === 1);
-    const there = backend.received[0]?.message ?? MISSING;
-    const back = client.replies[0]?.message ?? MISSING;
-    t.equal(there.length, size);
-    t.equal(back.length, size);
-    t.equal(sha256(there), sha256(payload));
-    t.equal(sha256(back), sha256(payload));
-    t.match(owner.counters, { bytesIn: size, bytesOut: size, datagramsIn: 1, datagramsOut: 1 });
-  });
-}
 
 t.test('12 clients with mixed sizes and bursts get exactly their own answers', async (t) => {
   const rig = new UdpRig(t);
@@ -187,4 +134,47 @@ t.test('12 clients with mixed sizes and bursts get exactly their own answers', a
   t.match(owner.counters, { connections: 12, active: 12, datagramsIn: 180, datagramsOut: 180 });
   t.equal(owner.counters.datagramsDropped, 0);
   t.equal(owner.counters.bytesOut, owner.counters.bytesIn + 3 * 180);
+});
+
+// What sessions are refused for, and what they remember.
+
+const WINDOW = 30_000;
+
+t.test('clients are one refusal while they ask; a flood does not grow the memory', async (t) => {
+  const clock = new FakeClock();
+  const owner = new UdpRig(t).service([]);
+  const report = refusals(clock, WINDOW);
+  const refuse = (port: number): number => {
+    report(owner, { address: '127.0.0.1', port }, 'no-endpoint');
+    return owner.counters.rejectedNoEndpoint;
+  };
+  for (let asked = 0; asked < 20; asked += 1) {
+    t.equal(refuse(1), 1);
+    clock.advance(WINDOW / 3);
+  }
+  const flood = 3 * MAX_REFUSED_CLIENTS;
+  for (let port = 1; port <= flood; port += 1) refuse(port);
+  t.equal(refuse(flood), flood, 'the latest are remembered');
+  t.equal(refuse(1), flood + 1, 'the first are forgotten');
+});
+
+t.test('which endpoints clients had in the process before this one', async (t) => {
+  t.teardown(() => setEnvironmentData('kpng-userspace previous UDP flows', undefined));
+  const servicePort = 'd/dns:dns';
+  keepPreviousFlows([
+    { servicePort, client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' },
+    { servicePort, client: '[fd00::9]:5000', endpoint: '10.1.0.2:53' },
+  ]);
+  const clock = new FakeClock();
+  const take = previousFlows(clock, WINDOW);
+  const client = { address: '10.0.0.9', port: 5000 };
+  clock.advance(10 * WINDOW);
+  t.equal(take('d/other:dns', client), undefined);
+  t.equal(take(servicePort, { ...client, port: 5001 }), undefined);
+  t.equal(take(servicePort, client), '10.1.0.1:53', 'the time begins with the first look');
+  t.equal(take(servicePort, client), undefined, 'its next session begins again');
+  clock.advance(WINDOW + 1);
+  const six = { address: 'fd00::9', port: 5000 };
+  t.equal(take(servicePort, six), undefined, 'no session would have been idle for longer');
+  t.equal(previousFlows(clock, WINDOW)(servicePort, six), '10.1.0.2:53');
 });

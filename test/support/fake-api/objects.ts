@@ -115,16 +115,6 @@ export function node(name: string, zone = '', address = '192.0.2.10'): KubeObjec
   };
 }
 
-/** The older Endpoints object of a service, one subset. `key` is that of the service. */
-export function endpoints(
-  key: string,
-  addresses: readonly string[],
-  ports: unknown[] = [{ name: 'http', port: 8080, protocol: 'TCP' }],
-): KubeObject {
-  const subset = { addresses: addresses.map((ip) => ({ ip, nodeName: 'node-a' })), ports };
-  return { metadata: nameOf(key), ...(addresses.length > 0 && { subsets: [subset] }) };
-}
-
 function nameOf(key: string): { namespace: string; name: string } {
   const slash = key.indexOf('/');
   if (slash <= 0) throw new Error(`not a namespace and a name: ${key}`);
@@ -136,7 +126,6 @@ export const RESOURCES = {
   services: { apiVersion: 'v1', kind: 'Service' },
   endpoints: { apiVersion: 'v1', kind: 'Endpoints' },
   nodes: { apiVersion: 'v1', kind: 'Node' },
-  events: { apiVersion: 'v1', kind: 'Event' },
   endpointslices: { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice' },
 } as const;
 
@@ -145,20 +134,14 @@ export type Resource = keyof typeof RESOURCES;
 /** What a path of the API names. */
 export interface Place {
   readonly resource: Resource;
-  readonly namespace: string | undefined;
   readonly name: string | undefined;
 }
 
-/** Reads `/api/v1/namespaces/demo/services/web` and the like. Undefined: nothing is there. */
+/** Reads `/api/v1/nodes/node-a` and the like, without namespaces. Undefined: nothing is there. */
 export function readPath(path: string): Place | undefined {
-  const [, core, group = core, rest = ''] =
-    /^\/(?:api\/(v1)|apis\/([^/]+\/[^/]+))\/(.*)$/.exec(path) ?? [];
-  const parts = rest.split('/');
-  const namespace = parts[0] === 'namespaces' && parts.length > 2 ? parts[1] : undefined;
-  const [resource = '', name, ...more] = namespace === undefined ? parts : parts.slice(2);
-  if (more.length > 0 || !Object.hasOwn(RESOURCES, resource)) return undefined;
-  const found = resource as Resource;
-  // Events have a second home since Kubernetes 1.19.
-  const home = found === 'events' && group === 'events.k8s.io/v1' ? 'v1' : group;
-  return RESOURCES[found].apiVersion === home ? { resource: found, namespace, name } : undefined;
+  const [, core, group = core, found = '', name] =
+    /^\/(?:api\/(v1)|apis\/([^/]+\/[^/]+))\/([^/]+)(?:\/([^/]+))?$/.exec(path) ?? [];
+  if (!Object.hasOwn(RESOURCES, found)) return undefined;
+  const resource = found as Resource;
+  return RESOURCES[resource].apiVersion === group ? { resource, name } : undefined;
 }

@@ -16,7 +16,6 @@ import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
 import {
   FakeStore,
-  keyOf,
   Lists,
   OpenWatch,
   selector,
@@ -25,30 +24,18 @@ import {
   type StatusReply,
 } from './store.ts';
 
-type Verb = 'list' | 'watch' | 'get' | 'create';
+type Verb = 'list' | 'watch' | 'get';
 
-/** How the server treats requests, instead of answering them. */
-type Fault =
-  /** Answers with a status. */
-  | { readonly kind: 'status'; readonly reply: StatusReply }
-  /** Takes the request and never answers. */
-  | { readonly kind: 'silent' }
-  /** Answers with a body of any text. */
-  | { readonly kind: 'body'; readonly text: string }
-  /** Begins with a body of any text, and never ends it. */
-  | { readonly kind: 'stall'; readonly text: string }
-  /** Answers with a space now and then, without end. */
-  | { readonly kind: 'drip' }
-  /** Answers as always, but only when the promise has resolved. */
-  | { readonly kind: 'wait'; readonly until: Promise<void> };
+/**
+ * How the server treats requests: a text is the body of the answer, a function makes the answer, and a promise delays the
+ * usual one.
+ */
+type Fault = string | StatusReply | Promise<void> | ((response: ServerResponse) => void);
 
-interface FaultRule {
-  readonly fault: Fault;
-  /** Default: all. */
+/** The requests that a fault concerns. Default: all. */
+interface Concerned {
   readonly resource?: Resource;
-  /** Default: all. */
   readonly verb?: Verb;
-  /** How many requests it concerns. Default: all. */
   readonly times?: number;
 }
 
@@ -90,7 +77,7 @@ export class FakeApi {
   readonly #options: FakeApiOptions;
   readonly #lists = new Lists(this.store);
   /** The first one that matches counts. */
-  readonly #faults: { readonly rule: FaultRule; left: number }[] = [];
+  readonly #faults: { readonly fault: Fault; readonly of: Concerned; left: number }[] = [];
   readonly #denied = new Set<Resource>();
   readonly #watches = new Set<OpenWatch>();
   readonly #sockets = new Set<Socket>();
@@ -155,8 +142,8 @@ export class FakeApi {
   }
 
   /** From now on requests are treated so; returns the function that takes it back. */
-  fault(rule: FaultRule): () => void {
-    const entry = { rule, left: rule.times ?? Infinity };
+  fault(fault: Fault, of: Concerned = {}): () => void {
+    const entry = { fault, of, left: of.times ?? Infinity };
     this.#faults.push(entry);
     return () => (entry.left = 0);
   }
@@ -203,7 +190,7 @@ export class FakeApi {
     if (place === undefined) {
       return sendStatus(response, { code: 404, message: 'the server could not find the resource' });
     }
-    const verb = verbOf(request, place, query);
+    const verb = verbOf(place, query);
     const { resource } = place;
     const { headers } = request;
     this.requests.push({ verb, resource, query, user, headers, at: performance.now() });
@@ -211,27 +198,24 @@ export class FakeApi {
       return sendStatus(response, forbidden(user, verb, resource));
     }
     const fault = this.#takeFault(resource, verb);
-    if (fault?.kind === 'wait') await fault.until;
-    else if (fault !== undefined) return fail(response, fault);
+    if (fault instanceof Promise) await fault;
+    else if (typeof fault === 'function') return fault(response);
+    else if (typeof fault === 'string') return void response.writeHead(200, JSON_BODY).end(fault);
+    else if (fault !== undefined) return sendStatus(response, fault);
     const metadataOnly = /as=PartialObjectMetadata(?:List)?[;,]/.test(headers.accept ?? '');
-    const selects = selector(query);
-    const { namespace } = place;
-    const matches: Read['matches'] = (object) =>
-      (namespace === undefined || object.metadata.namespace === namespace) && selects(object);
-    const read: Read = { resource, matches, metadataOnly, query };
+    const read: Read = { resource, matches: selector(query), metadataOnly, query };
     if (verb === 'watch') this.#watch(response, read);
     else if (verb === 'list') this.#list(response, read);
-    else if (verb === 'get') this.#get(response, place);
-    else await this.#create(request, response, place);
+    else this.#get(response, place);
   }
 
   #takeFault(resource: Resource, verb: Verb): Fault | undefined {
     const entry = this.#faults.find(
-      ({ rule, left }) =>
-        left > 0 && (rule.resource ?? resource) === resource && (rule.verb ?? verb) === verb,
+      ({ of, left }) =>
+        left > 0 && (of.resource ?? resource) === resource && (of.verb ?? verb) === verb,
     );
     if (entry !== undefined) entry.left -= 1;
-    return entry?.rule.fault;
+    return entry?.fault;
   }
 
   #review(kind: string, review: Review): object {
@@ -272,7 +256,7 @@ export class FakeApi {
       return;
     }
     if (tooOld) {
-      response.writeHead(200, { 'Content-Type': 'application/json' });
+      response.writeHead(200, JSON_BODY);
       const object = statusObject({ code: 410, message });
       response.end(`${JSON.stringify({ type: 'ERROR', object })}\n`);
       return;
@@ -282,27 +266,11 @@ export class FakeApi {
     response.on('close', () => this.#watches.delete(watch));
   }
 
-  #get(response: ServerResponse, { resource, namespace, name = '' }: Place): void {
-    const object = this.store.get(resource, keyOf({ namespace, name }));
+  #get(response: ServerResponse, { resource, name = '' }: Place): void {
+    const object = this.store.get(resource, name);
     const message = `${resource} "${name}" not found`;
     if (object === undefined) sendStatus(response, { code: 404, message });
     else sendJson(response, 200, object);
-  }
-
-  /** Takes events and the like; a body that is not JSON (clients may send protobuf) is only answered. */
-  async #create(
-    request: IncomingMessage,
-    response: ServerResponse,
-    { resource, namespace }: Place,
-  ): Promise<void> {
-    if (request.headers['content-type'] === 'application/json') {
-      const object = (await json(request)) as KubeObject;
-      this.store.upsert(resource, object);
-      return sendJson(response, 201, object);
-    }
-    request.resume();
-    const metadata = { name: `made.${this.store.version}`, namespace: namespace ?? 'default' };
-    sendJson(response, 201, { ...RESOURCES[resource], metadata });
   }
 }
 
@@ -317,8 +285,7 @@ export async function startFakeApi(
   return api;
 }
 
-function verbOf(request: IncomingMessage, { name }: Place, query: URLSearchParams): Verb {
-  if (request.method !== 'GET') return 'create';
+function verbOf({ name }: Place, query: URLSearchParams): Verb {
   if (query.get('watch') === 'true' || query.get('watch') === '1') return 'watch';
   return name === undefined ? 'list' : 'get';
 }
@@ -349,24 +316,14 @@ interface Review {
   };
 }
 
-function fail(response: ServerResponse, fault: Exclude<Fault, { kind: 'wait' }>): void {
-  if (fault.kind === 'status') sendStatus(response, fault.reply);
-  else if (fault.kind === 'drip') {
-    const timer = setInterval(() => response.write(' '), 1);
-    response.on('close', () => clearInterval(timer));
-  } else if (fault.kind !== 'silent') {
-    response.writeHead(200, { 'Content-Type': 'application/json' });
-    response.write(fault.text);
-    if (fault.kind === 'body') response.end();
-  }
-}
-
 /** The words of the real server for what the user may not do. */
 function forbidden(user: string, verb: string, resource: Resource): StatusReply {
   const group = RESOURCES[resource].apiVersion.replace(/\/?v1$/, '');
   const what = `${resource} is forbidden: User "${user}" cannot ${verb} resource "${resource}"`;
   return { code: 403, message: `${what} in API group "${group}" at the cluster scope` };
 }
+
+const JSON_BODY = { 'Content-Type': 'application/json' };
 
 function sendStatus(response: ServerResponse, reply: StatusReply): void {
   const { code, retryAfter } = reply;
@@ -376,9 +333,5 @@ function sendStatus(response: ServerResponse, reply: StatusReply): void {
 
 function sendJson(response: ServerResponse, code: number, body: unknown): void {
   const text = `${JSON.stringify(body)}\n`;
-  response.writeHead(code, {
-    'Content-Type': 'application/json',
-    'Content-Length': Buffer.byteLength(text),
-  });
-  response.end(text);
+  response.writeHead(code, { ...JSON_BODY, 'Content-Length': Buffer.byteLength(text) }).end(text);
 }

@@ -110,7 +110,7 @@ export class FakeStore {
 }
 
 /** `namespace/name`, or the name alone for what is in no namespace. */
-export function keyOf({ namespace, name }: { namespace?: string | undefined; name: string }) {
+function keyOf({ namespace, name }: { namespace?: string | undefined; name: string }) {
   return namespace === undefined ? name : `${namespace}/${name}`;
 }
 

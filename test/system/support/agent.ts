@@ -99,72 +99,46 @@ function readPlace(text: Place) {
   return { address, port: Number(place.slice(at + 1)), protocol };
 }
 
+/** Opens a connection or a socket; resolves with what came instead if that fails. */
 async function openFlow(
   place: Place,
   source: string | undefined,
   waitMs: number,
 ): Promise<Flow | Answer> {
   const { protocol, address, port } = readPlace(place);
-  return protocol === 'TCP'
-    ? openTcp(address, port, source, waitMs)
-    : openUdp(address, port, source).catch(codeOf);
-}
-
-const codeOf = (error: NodeJS.ErrnoException): Answer => error.code ?? error.message;
-
-async function openTcp(
-  host: string,
-  port: number,
-  source: string | undefined,
-  waitMs: number,
-): Promise<Flow | Answer> {
-  const socket = connect({ host, port, ...(source !== undefined && { localAddress: source }) });
-  socket.on('error', () => undefined);
-  const outcome = await nextOf(socket, 'connect', waitMs);
-  if (outcome === 'silence') socket.destroy();
-  if (outcome !== 'connect') return outcome;
-  return {
-    async say(wait) {
-      if (socket.destroyed) return 'closed';
-      socket.write('hello');
-      return nextOf(socket, 'data', wait);
-    },
-    close: () => socket.destroy(),
-  };
-}
-
-/** What comes first: the event, an error, the end, or the end of the time. */
-function nextOf(socket: Socket, event: 'connect' | 'data', waitMs: number): Promise<Answer> {
-  const { promise, resolve } = Promise.withResolvers<Answer>();
-  const timer = setTimeout(() => resolve('silence'), waitMs);
-  socket.once(event, (data?: Buffer) => resolve(data?.toString() ?? event));
-  socket.once('close', () => resolve('closed'));
-  socket.once('error', (error) => resolve(codeOf(error)));
-  return promise.finally(() => {
-    clearTimeout(timer);
-    socket.removeAllListeners(event).removeAllListeners('close');
-  });
-}
-
-/** Rejects with the system's error. */
-async function openUdp(address: string, port: number, source: string | undefined): Promise<Flow> {
-  const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
   let answered: (answer: Answer) => void = () => undefined;
-  socket.on('message', (message) => answered(message.toString()));
-  socket.on('error', (error) => answered(codeOf(error)));
-  if (source !== undefined) await once(socket.bind(0, source), 'listening');
-  socket.connect(port, address);
-  await once(socket, 'connect');
-  return {
-    say(waitMs) {
-      const { promise, resolve } = Promise.withResolvers<Answer>();
-      answered = resolve;
-      const timer = setTimeout(() => resolve('silence'), waitMs);
-      socket.send('hello', (error) => {
-        if (error !== null) resolve(codeOf(error));
-      });
-      return promise.finally(() => clearTimeout(timer));
-    },
-    close: () => socket.close(),
+  const failed = (error: NodeJS.ErrnoException): void => answered(error.code ?? error.message);
+  /** Does something, and resolves with the first answer. */
+  const answerTo = (action: () => void, wait: number): Promise<Answer> => {
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    answered = resolve;
+    const timer = setTimeout(resolve, wait, 'silence');
+    action();
+    return promise.finally(() => clearTimeout(timer));
   };
+  if (protocol === 'TCP') {
+    const from = source !== undefined && { localAddress: source };
+    const socket = connect({ host: address, port, ...from })
+      .on('error', failed)
+      .on('connect', () => answered('open'))
+      .on('data', (data) => answered(data.toString()))
+      .on('close', () => answered('closed'));
+    const close = () => void socket.destroy();
+    const outcome = await answerTo(() => undefined, waitMs);
+    if (outcome !== 'open') close();
+    const say = async (wait: number) =>
+      socket.destroyed ? 'closed' : answerTo(() => socket.write('hello'), wait);
+    return outcome === 'open' ? { say, close } : outcome;
+  }
+  const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4')
+    .on('error', failed)
+    .on('message', (message) => answered(message.toString()));
+  const open = (): void => socket.connect(port, address, () => answered('open'));
+  const outcome = await answerTo(
+    () => (source === undefined ? open() : socket.bind(0, source, open)),
+    waitMs,
+  );
+  const send = () => socket.send('hello', (error) => error !== null && failed(error));
+  const close = () => void socket.close();
+  return outcome === 'open' ? { say: (wait) => answerTo(send, wait), close } : outcome;
 }

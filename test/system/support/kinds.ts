@@ -23,8 +23,6 @@ interface Kind {
   readonly damage: readonly string[];
   /** Lines that each remove a single rule or element. */
   damageOne(here: Lab): Promise<readonly string[]>;
-  /** Removes all rules there are. */
-  readonly removeAll: string;
   /** Adds rules of another program. */
   readonly addOthers: string;
   /** What finds the rule for a service address, with its proxy port as the first group. */
@@ -48,7 +46,6 @@ const NFTABLES: Kind = {
     `nft flush map ${TABLE} services4`,
   ],
   damageOne: (here) => damageNftables(here, 'destination4'),
-  removeAll: 'nft flush ruleset',
   addOthers: `nft 'table ip nat {
     chain POSTROUTING { type nat hook postrouting priority srcnat; oifname "eth1" masquerade; }
   }
@@ -115,23 +112,14 @@ function iptables(flavor: 'nft' | 'legacy'): Kind {
       ...['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'].map(
         (chain) => `${v4} -t nat -F KUBE-${chain}`,
       ),
-      ...['PORTALS-REJECT', 'NODEPORT-REJECT', 'PROXY-PORTS', 'NODEPORT-NON-LOCAL'].map(
-        (chain) => `${v6} -F KUBE-${chain}`,
-      ),
     ],
     damageOne: async () => [
       `${v4} -t nat -D KUBE-PORTALS-CONTAINER 2`,
       `${v4} -t nat -D KUBE-NODEPORT-CONTAINER 1`,
       `${v6} -t nat -D KUBE-PORTALS-HOST 3`,
-      `${v6} -D KUBE-NODEPORT-NON-LOCAL 4`,
+      `${v6} -D KUBE-NODEPORT-NON-LOCAL 3`,
+      `${v6} -F KUBE-PROXY-PORTS`,
     ],
-    removeAll: [v4, v6]
-      .flatMap((file) =>
-        ['nat', 'filter'].flatMap((table) =>
-          ['-F', '-X'].map((option) => `${file} -t ${table} ${option}`),
-        ),
-      )
-      .join('; '),
     // With a chain that is called like those of Kubernetes, and none of ours.
     addOthers: `for tool in ${v4}-restore ${v6}-restore; do $tool --noflush <<END
 *nat
@@ -169,7 +157,6 @@ const ADDRESS: Kind = {
     'ip link set dev kpng0 down',
     'ip link delete dev kpng0',
   ],
-  removeAll: 'ip link delete dev kpng0',
   portalOf: (address) => new RegExp(`${escape(address)}/(?:32|128)`),
 };
 
@@ -190,16 +177,7 @@ export const PORTALS = ALL.filter((name) => name !== 'iptables-legacy');
 /** Those that write rules. */
 export const RULES = PORTALS.filter((name) => name !== 'address');
 
-/** A network whose node has one kind of portal. */
-export interface KindLab extends Lab {
-  readonly kind: Kind;
-  /** Starts the program with that portal, or with its flags for a second one. */
-  start(options?: ProgramOptions & { readonly other?: boolean }): Program;
-  /** All rules of the node, or its addresses. */
-  rules(): Promise<string>;
-  /** The name of the server that answered, or `refused` for what the portal does without endpoints. */
-  readonly whoIs: (answer: string) => string;
-}
+export type KindLab = Awaited<ReturnType<typeof kindLab>>;
 
 /** Defines a test for each kind of portal, or for some; it may need longer than the others. */
 export function testEach(
@@ -212,20 +190,28 @@ export function testEach(
   }
 }
 
-/** A network for a kind of portal. It ends with the test. */
-export async function kindLab(t: Test, name: KindName): Promise<KindLab> {
+/** A network whose node has one kind of portal. It ends with the test. */
+export async function kindLab(t: Test, name: KindName) {
   const here = await lab(t);
   const kind = KINDS[name];
   const { refusals = ['ECONNREFUSED'] } = kind;
   return {
     ...here,
     kind,
-    start({ other = false, flags = '', ...options } = {}) {
+    /** Starts the program with that portal, or with its flags for a second one. */
+    start({
+      other = false,
+      flags = '',
+      ...options
+    }: ProgramOptions & { readonly other?: boolean } = {}) {
       const all = `${other ? kind.otherFlags : kind.flags} ${flags}`;
       return new Program(t, here.network, { ...options, flags: all });
     },
+    /** All rules of the node, or its addresses. */
     rules: () => here.sh(kind.list),
-    whoIs: (answer) => (refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? '')),
+    /** The name of the server that answered, or `refused` for what the portal does without endpoints. */
+    whoIs: (answer: string) =>
+      refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? ''),
   };
 }
 

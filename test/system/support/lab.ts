@@ -4,35 +4,10 @@ import { Machine } from './machine.ts';
 import { ADDRESSES, MACHINES, Network } from './network.ts';
 
 /** A network with its machines, and backends in the pods. */
-export interface Lab {
-  readonly network: Network;
-  readonly node: Machine;
-  readonly client: Machine;
-  /** The node's default gateway. */
-  readonly world: Machine;
-  /** Answers on TCP and UDP port 8080, as `pod-b` does. */
-  readonly podA: Machine;
-  readonly podB: Machine;
-  /** A pod whose wire has no address on the node's side. */
-  readonly routed: Machine;
-  /** Runs programs on the node. */
-  readonly exec: Exec;
-  /** Runs a line in a shell on the node; resolves with what it prints. */
-  sh(line: string, stdin?: string): Promise<string>;
-  /** The node's rules, as nft lists them. */
-  ruleset(): Promise<string>;
-  /** Addresses, interfaces and rules of the node. */
-  state(): Promise<string>;
-}
-
-interface Site {
-  readonly lab: Lab;
-  /** Addresses and routes as they are without a proxy. */
-  readonly fresh: string;
-}
+export type Lab = Awaited<ReturnType<typeof build>>['lab'];
 
 /** Building one takes a second, so the tests of a file use the same one after another. */
-let site: Site | undefined;
+let site: Awaited<ReturnType<typeof build>> | undefined;
 let isUsed = false;
 
 /** A network in which `pod-a` and `pod-b` answer on TCP and UDP port 8080 of both families. One at a time. */
@@ -47,26 +22,34 @@ export async function lab(t: Teardown): Promise<Lab> {
   return site.lab;
 }
 
-async function build(): Promise<Site> {
+async function build() {
   // Each machine and each proxy ends with this process.
   process.setMaxListeners(100);
   const network = new Network();
+  /** Runs a line in a shell on the node; resolves with what it prints. */
   const sh = (line: string, stdin?: string) =>
     network.inside('node', 'sh', ['-e', '-c', line], stdin);
-  const made: Lab = {
+  /** Runs programs on the node. */
+  const exec: Exec = ({ file, args, ...rest }) => {
+    const [ip = '', ...inside] = network.command('node', file, ...args);
+    return systemExec({ ...rest, file: ip, args: inside });
+  };
+  const made = {
     network,
     node: new Machine(network, 'node'),
     client: new Machine(network, 'client'),
+    /** The node's default gateway. */
     world: new Machine(network, 'world'),
+    /** Answers on TCP and UDP port 8080, as `pod-b` does. */
     podA: new Machine(network, 'pod-a'),
     podB: new Machine(network, 'pod-b'),
+    /** A pod whose wire has no address on the node's side. */
     routed: new Machine(network, 'routed'),
-    exec({ file, args, ...rest }) {
-      const [ip = '', ...inside] = network.command('node', file, ...args);
-      return systemExec({ ...rest, file: ip, args: inside });
-    },
+    exec,
     sh,
+    /** The node's rules, as nft lists them. */
     ruleset: () => sh('nft list ruleset'),
+    /** Addresses, interfaces and rules of the node. */
     state: () => sh('ip -o address show; ip -o link show; nft list ruleset'),
   };
   for (const pod of [made.podA, made.podB]) {
@@ -76,7 +59,11 @@ async function build(): Promise<Site> {
       await pod.serve(`[${v6}]:8080/${protocol}`, pod.name, true);
     }
   }
-  return { lab: made, fresh: await addressesOf(network) };
+  return {
+    lab: made,
+    /** Addresses and routes as they are without a proxy. */
+    fresh: await addressesOf(network),
+  };
 }
 
 /** Makes the network as it was for the next test. One whose addresses or routes a test has changed is not used again. */

@@ -3,11 +3,13 @@
  * engine as a crash would.
  */
 import { isMainThread } from 'node:worker_threads';
-import { FULL_AUDIT, ROUTE_AUDIT } from '../../../src/portal/bounds.ts';
+import { FULL_AUDIT, IPTABLES_AUDIT, ROUTE_AUDIT } from '../../../src/portal/bounds.ts';
 import { Pool } from '../../../src/proxysocket/pool/pool.ts';
 
 if (isMainThread) {
-  for (const audit of [FULL_AUDIT, ROUTE_AUDIT]) Object.assign(audit, { intervalMs: 200 });
+  for (const audit of [FULL_AUDIT, IPTABLES_AUDIT, ROUTE_AUDIT]) {
+    Object.assign(audit, { intervalMs: 200, goalMs: 200 });
+  }
   const start = Pool.start.bind(Pool);
   let next = 0;
   Pool.start = async (options) => {

@@ -135,14 +135,11 @@ export class Program extends Cli {
       .reduce((sum, { value }) => sum + value, 0);
   }
 
-  /** Does some damage, and resolves when something was written for it. Milliseconds. */
-  async repairAfter(damage: () => Promise<unknown>): Promise<number> {
+  /** Does some damage, and resolves when something was written for it. */
+  async repairAfter(damage: () => Promise<unknown>): Promise<void> {
     const before = await this.#writes();
-    const begin = performance.now();
     await damage();
-    if (await eventually(async () => (await this.#writes()) > before)) {
-      return performance.now() - begin;
-    }
+    if (await eventually(async () => (await this.#writes()) > before)) return;
     throw new Error(`not repaired: ${JSON.stringify(this.log.slice(-5))}`);
   }
 }

@@ -48,19 +48,13 @@ export type Pod = 'pod-a' | 'pod-b';
 export interface EndpointParts {
   readonly node?: string;
   readonly ready?: boolean;
-  /** Its port for the service ports of these names. Default: the target port for all. */
-  readonly ports?: Readonly<Record<string, number>>;
 }
 
 /** A pod with both of its addresses, ready and on the node `n1` by default. */
-export function pod(name: Pod, { node = 'n1', ready = true, ports }: EndpointParts = {}): object {
-  const portoverrides = Object.entries(ports ?? {}).map(([port, number]) => ({
-    name: port,
-    port: number,
-  }));
+export function pod(name: Pod, { node = 'n1', ready = true }: EndpointParts = {}): object {
   return {
     podname: name,
-    endpoint: { ips: both(ADDRESSES[name]), ...(ports !== undefined && { portoverrides }) },
+    endpoint: { ips: both(ADDRESSES[name]) },
     conditions: { ready },
     topology: { node },
   };

@@ -1,7 +1,8 @@
 import { watch, type FSWatcher } from 'node:fs';
-import { copyFile, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ExecError } from '../../../src/portal/exec.ts';
+import { SerialQueue } from '../../../src/util/serial-queue.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
 import { PORTAL_LINK, type Namespace, type Wine } from './wine.ts';
 
@@ -15,9 +16,8 @@ export class NetshDesk {
   readonly #spool: string;
   readonly #namespace: Namespace;
   readonly #watcher: FSWatcher;
-  readonly #taken = new Set<string>();
   /** Requests are answered one after the other. */
-  #work: Promise<void> = Promise.resolve();
+  readonly #queue = new SerialQueue();
   /** What went wrong here, which is no fault of the program. */
   failure: unknown;
 
@@ -28,30 +28,26 @@ export class NetshDesk {
     this.netsh.interfaces.clear();
     this.netsh.interfaces.set(PORTAL_LINK, []);
     this.#watcher = watch(this.#spool, () => {
-      this.#work = this.#work
-        .then(() => this.#look())
-        .catch((error: unknown) => {
-          this.failure ??= error;
-        });
+      this.#queue.run(() => this.#look()).catch((error: unknown) => (this.failure ??= error));
     });
   }
 
   /** Resolves when everything that was asked is answered. */
   async close(): Promise<void> {
     this.#watcher.close();
-    await this.#work;
+    await this.#queue.idle();
   }
 
   async #look(): Promise<void> {
     for (const name of (await readdir(this.#spool)).sort()) {
-      if (!name.endsWith('.request') || this.#taken.has(name)) continue;
-      this.#taken.add(name);
-      await this.#answer(name);
+      if (name.endsWith('.request')) await this.#answer(name);
     }
   }
 
   async #answer(name: string): Promise<void> {
-    const args = JSON.parse(await readFile(join(this.#spool, name), 'utf8')) as string[];
+    const request = join(this.#spool, name);
+    const args = JSON.parse(await readFile(request, 'utf8')) as string[];
+    await rm(request);
     const before = this.#addresses();
     const answer = await this.#carryOut(args);
     const after = this.#addresses();
@@ -64,17 +60,14 @@ export class NetshDesk {
 
   /** The exit code in the first line, then what is printed. */
   async #carryOut(args: readonly string[]): Promise<string> {
-    const script = args[0] === '-f' ? join(this.#spool, 'script') : undefined;
-    if (script !== undefined) await copyFile(this.#wine.hostPath(args[1] ?? ''), script);
-    const real = script === undefined ? args : ['-f', script];
+    const [option, script = ''] = args;
+    const real = option === '-f' ? ['-f', this.#wine.hostPath(script)] : args;
     try {
       const { stdout } = await this.netsh.exec({ file: 'netsh', args: real });
       return `0\n${stdout}`;
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       return `${error.exitCode ?? 1}\n${error.stdout}`;
-    } finally {
-      if (script !== undefined) await rm(script, { force: true });
     }
   }
 

@@ -3,7 +3,6 @@
  *
  *     peer.ts echo                     serves TCP 7001 and UDP 7002 on 127.0.0.1, and says "ready"
  *     peer.ts tcp|udp ADDRESS PORT     sends each line of the input there, and prints what comes back
- *     peer.ts http URL                 prints the status, the page, and "end"
  *     peer.ts api                      serves the API of a cluster, and prints its URL; see `serveApi`
  */
 import { createSocket } from 'node:dgram';
@@ -41,11 +40,6 @@ function overUdp(lines: ReturnType<typeof createInterface>): void {
   lines.on('close', () => socket.close());
 }
 
-async function page(): Promise<void> {
-  const answer = await fetch(address);
-  say(`${answer.status}\n${await answer.text()}\nend`);
-}
-
 const PORTS = [
   { name: 'http', protocol: 'TCP', port: 7001 },
   { name: 'dns', protocol: 'UDP', port: 7002 },
@@ -75,7 +69,6 @@ async function serveApi(lines: ReturnType<typeof createInterface>): Promise<void
 
 const lines = createInterface({ input: process.stdin });
 if (mode === 'echo') echo();
-else if (mode === 'http') await page();
 else if (mode === 'api') await serveApi(lines);
 else if (mode === 'tcp') overTcp(lines);
 else overUdp(lines);

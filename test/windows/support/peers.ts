@@ -1,8 +1,9 @@
-import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { until } from '../../support/until.ts';
 import type { Namespace } from './wine.ts';
 
@@ -66,13 +67,24 @@ export async function ask(
   }
 }
 
-/** The status and, after a line end, the page at a URL of the namespace. */
-export async function get(namespace: Namespace, url: string): Promise<string> {
-  const peer = new Peer(namespace, ['http', url]);
-  try {
-    await peer.said('\nend\n');
-    return peer.text;
-  } finally {
-    await peer.end();
-  }
+/** Holds a connection open while what `stop` begins drains it, and then ends it. */
+export async function drains(
+  namespace: Namespace,
+  address: string,
+  port: number,
+  stop: () => Promise<unknown>,
+): Promise<void> {
+  const client = new Peer(namespace, ['tcp', address, String(port)]);
+  client.send('before');
+  await client.said('before');
+  await stop();
+  client.send('while it drains');
+  await client.said('while it drains');
+  await client.end();
+}
+
+/** Runs a program of this machine in the namespace; resolves with what it prints. */
+export async function inside(namespace: Namespace, ...words: string[]): Promise<string> {
+  const [file = '', ...args] = [...namespace.inside, ...words];
+  return (await promisify(execFile)(file, args)).stdout;
 }

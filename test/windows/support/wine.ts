@@ -1,4 +1,5 @@
 /** Programs of Windows, run by Wine in a root folder of its own and a network namespace of the test's own. */
+import { equal } from 'node:assert/strict';
 import {
   execFile,
   spawn,
@@ -7,7 +8,7 @@ import {
 } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdir, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { promisify, inspect } from 'node:util';
 import { Namespaces } from '../../../bench/support/namespaces.ts';
@@ -36,21 +37,26 @@ export const REMARKS = /^(?:error: XDG.*|Wine cannot find the FreeType[^]*?freet
 /** A program that runs longer is killed. Milliseconds. */
 const PATIENCE_MS = 180_000;
 
-/** A program that runs, in a console of its own. */
+/** A program that runs. */
 export class Running {
-  /** What it has printed. */
-  text = '';
+  stdout = '';
+  stderr = '';
   /** Resolves when it has ended. */
   readonly code: Promise<number | null>;
   readonly #child: ChildProcessWithoutNullStreams;
 
-  constructor(child: ChildProcessWithoutNullStreams) {
+  constructor(child: ChildProcessWithoutNullStreams, patienceMs = PATIENCE_MS) {
     this.#child = child;
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding('utf8').on('data', (text: string) => (this.text += text));
+    for (const name of ['stdout', 'stderr'] as const) {
+      child[name].setEncoding('utf8').on('data', (text: string) => (this[name] += text));
     }
-    const late = setTimeout(() => this.kill(), PATIENCE_MS).unref();
+    const late = setTimeout(() => this.kill(), patienceMs).unref();
     this.code = endOf(child, () => this.text.length).finally(() => clearTimeout(late));
+  }
+
+  /** What it has printed. */
+  get text(): string {
+    return this.stdout + this.stderr;
   }
 
   /** Resolves when it has printed this; rejects when it has ended before, or after a minute. */
@@ -130,31 +136,35 @@ export class Wine {
     return join(this.#root, ...(drive === 'C:' ? ['kpng', 'prefix', 'drive_c'] : []), ...parts);
   }
 
-  /** Copies a file of this machine to C: or Z:. */
-  async put(file: string, path: string): Promise<void> {
-    const target = this.hostPath(path);
-    await mkdir(dirname(target), { recursive: true });
-    await copyFile(file, target);
+  /** Copies files of this machine to a folder of C: or Z:. */
+  async put(folder: string, ...files: string[]): Promise<void> {
+    const target = this.hostPath(folder);
+    await mkdir(target, { recursive: true });
+    for (const file of files) await copyFile(file, join(target, basename(file)));
   }
 
   /** Runs a program to its end, with pipes of Windows. It is killed after a while. */
   async run(program: string, args: readonly string[], timeoutMs = 120_000): Promise<Ended> {
-    const [file = '', ...rest] = this.#command([], [WINE, WINRUN, program, ...args]);
-    const child = spawn(file, rest, { stdio: ['ignore', 'pipe', 'pipe'] });
-    const printed = { stdout: '', stderr: '' };
-    for (const name of ['stdout', 'stderr'] as const) {
-      child[name].setEncoding('utf8').on('data', (text: string) => (printed[name] += text));
-    }
-    const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs);
-    const read = () => printed.stdout.length + printed.stderr.length;
-    const code = await endOf(child, read).finally(() => clearTimeout(timer));
-    return { code, stdout: printed.stdout, stderr: printed.stderr.replaceAll(REMARKS, '') };
+    const running = this.#spawn([], [program, ...args], timeoutMs);
+    const code = await running.code;
+    return { code, stdout: running.stdout, stderr: running.stderr.replaceAll(REMARKS, '') };
+  }
+
+  /** Runs a program that ends with `code`; resolves with what it prints. */
+  async runs(code: number, program: string, ...args: string[]): Promise<string> {
+    const { code: actual, stdout, stderr } = await this.run(program, args);
+    equal(actual, code, `${program} ${args.join(' ')}: ${stdout}${stderr}`);
+    return stdout + stderr;
   }
 
   /** Starts a program with pipes of Windows in a console of its own; `env`: more variables, `NAME=value`. */
   start(program: string, args: readonly string[], env: readonly string[] = []): Running {
-    const [file = '', ...rest] = this.#command(env, [WINE, WINRUN, '/console', program, ...args]);
-    return new Running(spawn(file, rest, { stdio: 'pipe' }));
+    return this.#spawn(env, ['/console', program, ...args]);
+  }
+
+  #spawn(env: readonly string[], words: readonly string[], patienceMs?: number): Running {
+    const [file = '', ...rest] = this.#command(env, [WINE, WINRUN, ...words]);
+    return new Running(spawn(file, rest, { stdio: 'pipe' }), patienceMs);
   }
 
   async close(): Promise<void> {

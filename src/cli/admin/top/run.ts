@@ -1,9 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../../errors.ts';
 import type { Streams } from '../../command.ts';
-import { fetchTop, type CallProxy, initialState, onKey, splitKeys } from './state.ts';
-import { drawTop, roomFor } from './draw.ts';
-import { ansiLine, plainLine } from './columns.ts';
+import { ansiLine, drawTop, plainLine, roomFor } from './screen.ts';
+import { type CallProxy, fetchTop, initialState, needsData, onKey, splitKeys } from './state.ts';
 
 const ESC = '\u001b[';
 /** The alternate screen, without a cursor. */
@@ -46,13 +45,13 @@ export async function runTop(
   const onInput = (input: Buffer): void => {
     for (const key of splitKeys(String(input))) {
       const names = data.services.rows.map(({ name }) => name);
-      const outcome = onKey(state, key, { names, height: roomFor(stdout) });
-      if (outcome.kind === 'quit') {
+      const next = onKey(state, key, { names, height: roomFor(stdout) });
+      if (next === undefined) {
         quit.abort();
         return;
       }
-      state = outcome.state;
-      if (outcome.refetch) refreshNow.abort();
+      if (needsData(state, next)) refreshNow.abort();
+      state = next;
     }
     draw();
   };

@@ -1,6 +1,13 @@
-import { SORT_KEYS, type ServicesQuery, type SortKey } from '../../../admin/services.ts';
-import type { ServiceDetails, ServicesView, StatusView } from '../../../admin/views.ts';
+import {
+  SORT_KEYS,
+  type ServicesQuery,
+  type ServicesView,
+  type SortKey,
+} from '../../../admin/services.ts';
+import type { ServiceDetails } from '../../../admin/details.ts';
+import type { StatusView } from '../../../admin/standard.ts';
 import { KpngError } from '../../../errors.ts';
+import { noStates } from '../../../observe/service-state.ts';
 
 /** The part of the state of `top` that the user controls. */
 export interface TopState {
@@ -19,17 +26,12 @@ export interface TopState {
 }
 
 /** The part of the screen that keys depend on. */
-export interface OnScreen {
+interface OnScreen {
   /** Names of the rows, in order. */
   readonly names: readonly string[];
   /** Rows that fit. */
   readonly height: number;
 }
-
-export type KeyOutcome =
-  | { readonly kind: 'quit' }
-  /** `refetch`: needs new data from the proxy. */
-  | { readonly kind: 'state'; readonly state: TopState; readonly refetch: boolean };
 
 /** Sort keys. */
 export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
@@ -43,13 +45,12 @@ export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
   e: 'errors',
 };
 
-const FILTERS = ['all', 'traffic', 'problems', 'drained'] as const;
+const FILTERS: readonly TopState['filter'][] = ['all', 'traffic', 'problems', 'drained'];
 const MAX_SEARCH = 100;
 
 export function initialState(flags: Readonly<Record<string, unknown>>): TopState {
-  const sort = SORT_KEYS.find((key) => key === flags['sort']) ?? 'connections';
   return {
-    sort,
+    sort: SORT_KEYS.find((key) => key === flags['sort']) ?? 'connections',
     reverse: flags['reverse'] === true,
     filter: (flags['state'] as TopState['filter'] | undefined) ?? 'all',
     search: typeof flags['search'] === 'string' ? flags['search'] : '',
@@ -61,30 +62,33 @@ export function initialState(flags: Readonly<Record<string, unknown>>): TopState
   };
 }
 
-/** Applies a key. `key`: the text that the terminal sends. */
-export function onKey(state: TopState, key: string, screen: OnScreen): KeyOutcome {
-  if (key === '\u0003') return { kind: 'quit' };
-  if (state.typing) return onSearchKey(state, key);
-  if (key === 'q' || key === '\u0004') return { kind: 'quit' };
-  if (state.help) return shown({ ...state, help: false });
+/** Applies a key, which is the text that the terminal sends. Undefined: quit. */
+export function onKey(state: TopState, key: string, screen: OnScreen): TopState | undefined {
+  const isQuit = key === '\u0003' || (!state.typing && (key === 'q' || key === '\u0004'));
+  if (isQuit) return undefined;
+  if (state.typing) return { ...state, ...typed(state, key) };
+  if (state.help) return { ...state, help: false };
   const sort = SORT_KEY_OF[key];
   if (sort !== undefined) {
-    const reverse = sort === state.sort && !state.reverse;
-    return refetch({ ...state, sort, reverse, selected: 0 });
+    return { ...state, sort, reverse: sort === state.sort && !state.reverse, selected: 0 };
   }
   const move = MOVES[key]?.(state.selected, screen);
-  if (move !== undefined) {
-    const last = Math.max(screen.names.length - 1, 0);
-    return shown({ ...state, selected: Math.min(Math.max(move, 0), last) });
-  }
-  const change = CHANGES[key]?.(state, screen.names[state.selected]) ?? {};
-  const isLocal = Object.keys(change).every((each) => each === 'typing' || each === 'help');
-  return { kind: 'state', state: { ...state, ...change }, refetch: !isLocal };
+  if (move === undefined) return { ...state, ...CHANGES[key]?.(state, screen.names) };
+  return { ...state, selected: Math.max(0, Math.min(move, screen.names.length - 1)) };
 }
 
-type Change = (state: TopState, name: string | undefined) => Partial<TopState>;
+/** Whether a state needs other data than the one before. */
+export function needsData(before: TopState, after: TopState): boolean {
+  const keys = ['sort', 'reverse', 'filter', 'search', 'open', 'paused'] as const;
+  return keys.some((key) => before[key] !== after[key]);
+}
 
-const toggleOpen: Change = ({ open }, name) => ({ open: open === name ? undefined : name });
+type Change = (state: TopState, names: readonly string[]) => Partial<TopState>;
+
+const toggleOpen: Change = ({ open, selected }, { [selected]: name }) => ({
+  open: open === name ? undefined : name,
+});
+const showHelp: Change = () => ({ help: true });
 
 const CHANGES: Readonly<Record<string, Change>> = {
   '\r': toggleOpen,
@@ -92,13 +96,10 @@ const CHANGES: Readonly<Record<string, Change>> = {
   '\u001b': () => ({ open: undefined, search: '', selected: 0 }),
   '/': () => ({ typing: true }),
   R: ({ reverse }) => ({ reverse: !reverse }),
-  f({ filter }) {
-    const next = (FILTERS.findIndex((each) => each === filter) + 1) % FILTERS.length;
-    return { filter: FILTERS[next] ?? 'all', selected: 0 };
-  },
+  f: ({ filter }) => ({ filter: FILTERS[FILTERS.indexOf(filter) + 1] ?? 'all', selected: 0 }),
   ' ': ({ paused }) => ({ paused: !paused }),
-  '?': () => ({ help: true }),
-  h: () => ({ help: true }),
+  '?': showHelp,
+  h: showHelp,
 };
 
 const MOVES: Readonly<Record<string, (selected: number, screen: OnScreen) => number>> = {
@@ -114,21 +115,14 @@ const MOVES: Readonly<Record<string, (selected: number, screen: OnScreen) => num
   G: (_, { names }) => names.length - 1,
 };
 
-function onSearchKey(state: TopState, key: string): KeyOutcome {
-  if (key === '\r' || key === '\n') return shown({ ...state, typing: false });
-  if (key === '\u001b') return refetch({ ...state, typing: false, search: '', selected: 0 });
+/** Applies a key to the search. */
+function typed({ search }: TopState, key: string): Partial<TopState> {
+  if (key === '\r' || key === '\n') return { typing: false };
+  if (key === '\u001b') return { typing: false, search: '', selected: 0 };
   const isErase = key === '\u007f' || key === '\b';
   const printable = key.startsWith('\u001b') ? '' : key.replace(/\p{Cc}/gu, '');
-  const typed = isErase ? state.search.slice(0, -1) : state.search + printable;
-  return refetch({ ...state, search: typed.slice(0, MAX_SEARCH), selected: 0 });
-}
-
-function shown(state: TopState): KeyOutcome {
-  return { kind: 'state', state, refetch: false };
-}
-
-function refetch(state: TopState): KeyOutcome {
-  return { kind: 'state', state, refetch: true };
+  const text = isErase ? search.slice(0, -1) : search + printable;
+  return { search: text.slice(0, MAX_SEARCH), selected: 0 };
 }
 
 /** Splits a terminal's input into keys: a letter, or a whole escape sequence. */
@@ -148,13 +142,7 @@ export interface TopData {
 /** Queries the running proxy: an operation and its input. */
 export type CallProxy = (operation: string, input?: Record<string, string>) => Promise<unknown>;
 
-const NOTHING: ServicesView = {
-  total: 0,
-  matched: 0,
-  offset: 0,
-  rows: [],
-  states: { ok: 0, degraded: 0, down: 0, 'no-endpoints': 0, drained: 0, removed: 0 },
-};
+const NOTHING: ServicesView = { total: 0, matched: 0, offset: 0, rows: [], states: noStates() };
 
 /** Maximum number of service ports per request: more than any terminal has lines. */
 const ROWS = '300';
@@ -163,24 +151,18 @@ export async function fetchTop(callProxy: CallProxy, state: TopState): Promise<T
   const { sort, reverse, filter, search, open } = state;
   const order = reverse ? 'reverse' : 'normal';
   const input = { sort, order, state: filter, search, limit: ROWS };
-  const [status, services, details] = await Promise.all([
-    callProxy('status'),
-    orUndefined(callProxy('services', input)),
-    open === undefined ? undefined : orUndefined(callProxy('service', { name: open })),
-  ]);
-  return {
-    status: status as StatusView,
-    services: (services as ServicesView | undefined) ?? NOTHING,
-    details: (details as { services: ServiceDetails[] } | undefined)?.services[0],
+  // A service port that is gone, or unknown to this process, is not an error.
+  const orNothing = (error: unknown): undefined => {
+    if (!(error instanceof KpngError) || error.code !== 'KPNG_ADMIN_REFUSED') throw error;
   };
-}
-
-/** A service port that is gone, or unknown to this process, is not an error. */
-async function orUndefined(answer: Promise<unknown>): Promise<unknown> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof KpngError && error.code === 'KPNG_ADMIN_REFUSED') return undefined;
-    throw error;
-  }
+  const [status, services, details] = await Promise.all([
+    callProxy('status') as Promise<StatusView>,
+    callProxy('services', input).catch(orNothing) as Promise<ServicesView | undefined>,
+    open === undefined
+      ? undefined
+      : (callProxy('service', { name: open }).catch(orNothing) as Promise<
+          { services: ServiceDetails[] } | undefined
+        >),
+  ]);
+  return { status, services: services ?? NOTHING, details: details?.services[0] };
 }

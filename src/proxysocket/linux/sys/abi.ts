@@ -8,9 +8,11 @@ export const AF_INET6 = 10;
 
 export const SOCK_STREAM = 1;
 export const SOCK_DGRAM = 2;
-export const SOCK_NONBLOCK = 0x800;
-/** Always set: the control plane starts programs, and they must not inherit sockets. */
-export const SOCK_CLOEXEC = 0x80000;
+
+/** Of sockets, pipes and eventfds alike. */
+export const NONBLOCK = 0x800;
+/** Of every descriptor: the control plane starts programs, and they must not inherit any. */
+export const CLOEXEC = 0x80000;
 
 export const SOL_SOCKET = 1;
 export const SO_REUSEADDR = 2;
@@ -46,7 +48,6 @@ export const UDP_SEGMENT = 103;
 export const SHUT_WR = 1;
 
 export const MSG_PEEK = 0x2;
-export const MSG_TRUNC = 0x20;
 export const MSG_NOSIGNAL = 0x4000;
 export const MSG_CMSG_CLOEXEC = 0x40000000;
 
@@ -61,13 +62,7 @@ export const EPOLLRDHUP = 0x2000;
 export const EPOLLET = 2 ** 31;
 export const EPOLL_CTL_ADD = 1;
 export const EPOLL_CTL_DEL = 2;
-export const EPOLL_CLOEXEC = 0x80000;
 
-export const EFD_NONBLOCK = 0x800;
-export const EFD_CLOEXEC = 0x80000;
-
-export const O_NONBLOCK = 0x800;
-export const O_CLOEXEC = 0x80000;
 export const F_DUPFD_CLOEXEC = 1030;
 export const F_SETPIPE_SZ = 1031;
 export const SPLICE_F_MOVE = 1;

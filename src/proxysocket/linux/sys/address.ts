@@ -1,4 +1,4 @@
-import { isIPv4, isIPv6, SocketAddress as NodeAddress } from 'node:net';
+import { isIPv4, SocketAddress as NodeAddress } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import ipaddr from 'ipaddr.js';
 import { AF_INET, AF_INET6, SOCKADDR_IN6_BYTES, SOCKADDR_IN_BYTES } from './abi.ts';
@@ -9,7 +9,7 @@ export interface SocketAddress {
   readonly port: number;
 }
 
-/** Returns the length of the `sockaddr`. Throws a RangeError for anything but an IP literal, and for unknown zones. */
+/** Returns the length of the `sockaddr`. Throws for unknown zones, and for anything but an IP literal. */
 export function writeSockaddr(
   view: DataView,
   offset: number,
@@ -17,9 +17,6 @@ export function writeSockaddr(
 ): number {
   const isFour = isIPv4(address);
   const [literal = '', zone] = address.split('%');
-  if (!isFour && !isIPv6(literal)) {
-    throw new RangeError(`${JSON.stringify(address)} is not an IP address`);
-  }
   view.setUint16(offset, isFour ? AF_INET : AF_INET6, true);
   view.setUint16(offset + 2, port);
   view.setUint32(offset + 4, 0);

@@ -1,4 +1,5 @@
 import type * as ffi from 'node:ffi';
+import { messageOf } from '../../../errors.ts';
 
 /**
  * The C functions that this engine calls, resolved from the process itself: `dlopen(null)` finds them with glibc and
@@ -71,6 +72,33 @@ async function loadQuietly(): Promise<FfiModule> {
     return await import('node:ffi');
   } finally {
     process.emitWarning = emitWarning;
+  }
+}
+
+/** Why clients cannot be served through system calls: the start-up probe that failed. */
+export class UnfitError extends Error {
+  override readonly name = 'UnfitError';
+
+  constructor(probe: string, cause: unknown) {
+    super(`${probe}: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/**
+ * The first probe: this system, this processor, and a Node that has `node:ffi`, may use it, and finds every C function.
+ * Rejects with an UnfitError.
+ */
+export async function probePlatform(
+  platform: string = process.platform,
+  arch: string = process.arch,
+  load: () => Promise<FfiModule> = importFfi,
+): Promise<Library> {
+  try {
+    if (platform !== 'linux') throw new Error(`the system is ${platform}, not linux`);
+    if (arch !== 'x64' && arch !== 'arm64') throw new Error(`the processor is ${arch}`);
+    return openLibrary(await load());
+  } catch (error) {
+    throw new UnfitError('platform', error);
   }
 }
 

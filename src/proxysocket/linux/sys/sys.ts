@@ -4,7 +4,7 @@ import * as k from './abi.ts';
 import { importFfi, openLibrary, type FfiModule, type Library } from './library.ts';
 import { addressOf, DescriptorLedger, Pinned } from './memory.ts';
 
-const FLAGS = k.SOCK_NONBLOCK | k.SOCK_CLOEXEC;
+const FLAGS = k.NONBLOCK | k.CLOEXEC;
 /** Between two keepalive probes, and how many get no answer before the peer counts as gone: as libuv sets them. */
 const PROBE_SECONDS = 1;
 const PROBES = 10;
@@ -52,6 +52,13 @@ export class Sys implements Library {
     return this.#open(k.SOCK_DGRAM, family);
   }
 
+  /** An eventfd, which wakes a thread that waits for events, for the caller to close. Throws the system's error. */
+  wakeUp(): number {
+    const fd = this.c.eventfd(0, k.CLOEXEC | k.NONBLOCK);
+    if (fd < 0) throw k.systemError(-fd, 'eventfd');
+    return fd;
+  }
+
   /** Duplicates the descriptor for another owner; not in the ledger. A negative errno if none is left. */
   duplicate(fd: number): number {
     return this.c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
@@ -76,7 +83,7 @@ export class Sys implements Library {
     return this.c.listen(fd, backlog);
   }
 
-  /** `-EINPROGRESS` when the outcome of a stream is still open. Throws a RangeError for an invalid IP literal. */
+  /** `-EINPROGRESS` when the outcome of a stream is still open. Throws for an invalid IP literal. */
   connect(fd: number, to: SocketAddress): number {
     let peer = this.#peers.get(to);
     if (peer === undefined) {
@@ -144,6 +151,12 @@ export class Sys implements Library {
       : this.setOption(fd, k.IPPROTO_IPV6, k.IPV6_TRANSPARENT, 1);
   }
 
+  /** As far as the system grants it. */
+  setBufferSizes(fd: number, bytes: number): void {
+    this.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, bytes);
+    this.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, bytes);
+  }
+
   setNoDelay(fd: number): void {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_NODELAY, 1);
   }
@@ -193,7 +206,7 @@ export class Sys implements Library {
 
   /** Undefined if no descriptor is left, or only a small pipe: the kernel limits the memory of pipes of each user. */
   openPipe(): Pipe | undefined {
-    if (this.c.pipe2(this.#value, k.O_NONBLOCK | k.O_CLOEXEC) < 0) return undefined;
+    if (this.c.pipe2(this.#value, FLAGS) < 0) return undefined;
     const { view } = this.#scratch;
     const pipe = { readFd: view.getInt32(0, true), writeFd: view.getInt32(4, true) };
     this.ledger.opened(pipe.readFd);
@@ -208,17 +221,22 @@ export class Sys implements Library {
     this.close(writeFd);
   }
 
-  /** Takes what a socket has received. Returns the bytes, 0 at the end of the stream, or a negative error number. */
-  fillPipe(pipe: Pipe, from: number): number {
-    return this.c.splice(from, 0n, pipe.writeFd, 0n, PIPE_BYTES, SPLICE_FLAGS);
+  /**
+   * Takes what a socket has received, up to `limit` bytes into memory. Returns the bytes, 0 at the end of the stream, or a
+   * negative error number.
+   */
+  fill(into: Pinned | Pipe, from: number, limit: number): number {
+    if (into instanceof Pinned) return this.read(from, into, limit);
+    return this.c.splice(from, 0n, into.writeFd, 0n, PIPE_BYTES, SPLICE_FLAGS);
   }
 
   /** Moves up to `length` bytes to a socket, until it is full. Returns how many, or a negative error number if none. */
-  emptyPipe(pipe: Pipe, to: number, length: number): number {
+  empty(from: Pinned | Pipe, to: number, length: number, offset = 0): number {
+    if (from instanceof Pinned) return this.write(to, from, length, offset);
     let sum = 0;
     // One call may stop before the socket is full, and then no event would report its room.
     while (sum < length) {
-      const taken = this.c.splice(pipe.readFd, 0n, to, 0n, length - sum, SPLICE_FLAGS);
+      const taken = this.c.splice(from.readFd, 0n, to, 0n, length - sum, SPLICE_FLAGS);
       if (taken <= 0) return sum > 0 ? sum : taken;
       sum += taken;
     }
@@ -246,8 +264,8 @@ export class Sys implements Library {
 }
 
 /** Rejects where this Node has no `node:ffi` or may not use it, and when a C function is missing. */
-export async function openSys(): Promise<Sys> {
-  return new Sys(openLibrary(await importFfi()));
+export async function openSys(ledger?: DescriptorLedger): Promise<Sys> {
+  return new Sys(openLibrary(await importFfi()), ledger);
 }
 
 /** Where the network header of a packet begins, for classic BPF. */
@@ -255,32 +273,26 @@ const NETWORK = 0xfff00000;
 /** Scatters addresses that differ in a few bits (2^32 divided by the golden ratio). */
 const HASH_MULTIPLIER = 0x9e3779b1;
 
-/** Codes of classic BPF instructions: what they do with the accumulator. */
-const LOAD_BYTE = 0x30;
-const LOAD_WORD = 0x20;
-const JUMP = 0x05;
-const JUMP_IF_EQUAL = 0x15;
-const SHIFT_RIGHT = 0x74;
-const MULTIPLY = 0x24;
-const MODULO = 0x94;
-const RETURN = 0x16;
-
-type Instruction = readonly [number, number, number, number];
+/** A classic BPF instruction: what it does with the accumulator, jumps when true and false, operand. */
+type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, operand: number];
 const INSTRUCTION_BYTES = 8;
 
 /** Sends all packets of a client to the same socket, by its address: the last 32 bits of it, for IPv6. */
 function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
   const program: readonly Instruction[] = [
-    [LOAD_BYTE, 0, 0, NETWORK],
-    [SHIFT_RIGHT, 0, 0, 4],
-    [JUMP_IF_EQUAL, 2, 0, 6],
-    [LOAD_WORD, 0, 0, NETWORK + 12],
-    [JUMP, 0, 0, 1],
-    [LOAD_WORD, 0, 0, NETWORK + 20],
-    [MULTIPLY, 0, 0, HASH_MULTIPLIER],
-    [SHIFT_RIGHT, 0, 0, 16],
-    [MODULO, 0, 0, sockets],
-    [RETURN, 0, 0, 0],
+    // The IP version: the higher half of the first byte.
+    [0x30, 0, 0, NETWORK],
+    [0x74, 0, 0, 4],
+    // The word of the address, of IPv4 or IPv6.
+    [0x15, 2, 0, 6],
+    [0x20, 0, 0, NETWORK + 12],
+    [0x05, 0, 0, 1],
+    [0x20, 0, 0, NETWORK + 20],
+    // Its hash, modulo the number of sockets, is returned.
+    [0x24, 0, 0, HASH_MULTIPLIER],
+    [0x74, 0, 0, 16],
+    [0x94, 0, 0, sockets],
+    [0x16, 0, 0, 0],
   ];
   const memory = new Pinned(ffi, program.length * INSTRUCTION_BYTES);
   for (const [index, [code, whenTrue, whenFalse, operand]] of program.entries()) {

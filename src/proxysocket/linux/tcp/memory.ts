@@ -1,5 +1,5 @@
+import { type ProcessDescriptors } from '../../core/descriptors.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
-import type { ProcessDescriptors } from '../../core/descriptors.ts';
 import { Pinned } from '../sys/memory.ts';
 import type { Pipe, Sys } from '../sys/sys.ts';
 
@@ -65,17 +65,21 @@ export class RelayMemory {
     return SMALL;
   }
 
-  keep(start: number, end: number): Kept {
+  /** Keeps the bytes of what was read that are left. */
+  keep(from: Pinned | Pipe, start: number, end: number): Kept {
     const left = end - start;
+    if (!(from instanceof Pinned)) {
+      this.used += LARGE;
+      return { in: from, start: 0, left };
+    }
     const size = SIZES.find((each) => each >= left) ?? LARGE;
     const free = this.#free.get(size)?.pop() ?? new Pinned(this.#sys.ffi, size);
-    const { current } = this;
     if (size === LARGE) {
       this.used += LARGE;
       this.current = free;
-      return { in: current, start, left };
+      return { in: from, start, left };
     }
-    free.bytes.set(current.bytes.subarray(start, end));
+    free.bytes.set(from.bytes.subarray(start, end));
     return { in: free, start: 0, left };
   }
 
@@ -87,7 +91,7 @@ export class RelayMemory {
     this.#freePipes.length = 0;
   }
 
-  /** An empty pipe to move bytes through; undefined where they are to be copied. Call `givePipe` or `keepPipe` next. */
+  /** An empty pipe to move bytes through; undefined where they are to be copied. Call `givePipe` or `keep` next. */
   takePipe(): Pipe | undefined {
     if (this.#bulkFlows === 0 || this.#budget - this.used < LARGE) return undefined;
     const free = this.#freePipes.pop();
@@ -104,11 +108,6 @@ export class RelayMemory {
   givePipe(pipe: Pipe): void {
     if (this.#bulkFlows === 0) this.#closePipe(pipe);
     else this.#freePipes.push(pipe);
-  }
-
-  keepPipe(pipe: Pipe, left: number): Kept {
-    this.used += LARGE;
-    return { in: pipe, start: 0, left };
   }
 
   release({ in: memory, left }: Kept): void {

@@ -1,60 +1,123 @@
-import type { RelayEnd, RelayOwner, TcpRelay, ByteCounters } from '../../tcp/transport.ts';
-import type { Loop, Pollable } from '../loop.ts';
+import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
+import {
+  MAX_HEAD_BYTES,
+  type ByteCounters,
+  type ClientOwner,
+  type KnownAddress,
+  type RelayEnd,
+  type TcpClient,
+  type TcpDial,
+} from '../../tcp/transport.ts';
+import { INTEREST, type Loop, type Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
-import { Pinned } from '../sys/memory.ts';
 import type { RelayMemory, Kept } from './memory.ts';
 
-/** The relay of one client; see the relay contract in `tcp/transport.ts`. */
-export class Relay implements TcpRelay {
+const UNKNOWN: KnownAddress = {};
+const BROKEN = k.EPOLLERR | k.EPOLLHUP;
+const CLOSING = BROKEN | k.EPOLLRDHUP;
+const INCOMING = k.EPOLLIN | CLOSING;
+
+/** An accepted client, then its relay, too: see `tcp/transport.ts`. Watched itself only before there is an endpoint. */
+export class LinuxTcpClient implements TcpClient, Pollable {
+  owner!: ClientOwner;
   readonly loop: Loop;
   readonly memory: RelayMemory;
-  readonly #owner: RelayOwner;
-  readonly #client: Side;
+  readonly #fd: number;
+  #readsHead = false;
+  /** Set from the first endpoint on that took the connection. */
+  #client: Side | undefined;
   #endpoint: Side | undefined;
-  #mask = 0;
-  #isWatched = false;
   #halfClosed = false;
   isOver = false;
 
-  constructor(loop: Loop, memory: RelayMemory, clientFd: number, owner: RelayOwner) {
+  constructor(loop: Loop, memory: RelayMemory, fd: number) {
     this.loop = loop;
     this.memory = memory;
-    this.#owner = owner;
-    this.#client = new Side(clientFd, this, owner.counters, true);
+    this.#fd = fd;
   }
 
   get bytesIn(): number {
-    return this.#client.bytes;
+    return this.#client?.bytes ?? 0;
   }
 
   get bytesOut(): number {
     return this.#endpoint?.bytes ?? 0;
   }
 
-  /** Relays to this endpoint, whose socket it now owns. Call `start` next. */
-  use(endpointFd: number, mask: number): void {
-    const endpoint = new Side(endpointFd, this, this.#owner.counters, false);
-    this.#endpoint = endpoint;
-    this.#mask = mask;
-    endpoint.peer = this.#client;
-    this.#client.peer = endpoint;
+  remoteAddress(): KnownAddress {
+    return this.loop.sys.remoteAddress(this.#fd) ?? UNKNOWN;
   }
 
-  start(header?: Uint8Array): void {
-    const endpoint = this.#endpoint;
-    if (endpoint === undefined) return;
-    this.loop.handOver(endpoint.fd, endpoint);
-    const isFirst = !this.#isWatched;
-    this.#isWatched = true;
+  localAddress(): KnownAddress {
+    return this.loop.sys.localAddress(this.#fd) ?? UNKNOWN;
+  }
+
+  reset(reason: RelayEnd): void {
+    this.#readsHead = false;
+    if (this.#client === undefined) this.loop.reset(this.#fd);
+    else this.#end(reason, true);
+  }
+
+  hold(): void {
+    if (this.loop.watch(this.#fd, this, INTEREST.end) < 0) this.owner.clientGone();
+  }
+
+  release(): void {
+    this.loop.unwatch(this.#fd);
+  }
+
+  readHead(): void {
+    this.#readsHead = true;
+    if (this.loop.watch(this.#fd, this) < 0) this.owner.clientGone();
+  }
+
+  /** Held, or its head is read. */
+  ready(mask: number): void {
+    if (this.#readsHead) this.#peek(mask);
+    else if ((mask & BROKEN) !== 0 || this.loop.sys.unread(this.#fd) === 0) this.owner.clientGone();
+  }
+
+  failed(): void {
+    this.owner.destroy();
+  }
+
+  dial(endpoint: BalancerEndpoint, source?: string): TcpDial | Error {
+    const { loop } = this;
+    const { sys } = loop;
+    const fd = sys.stream(endpoint.family);
+    if (fd < 0) return k.systemError(-fd, 'socket');
+    sys.setNoDelay(fd);
+    if (source !== undefined) {
+      const bound = sys.bindSource(fd, endpoint.family, source);
+      if (bound < 0) {
+        loop.close(fd);
+        return k.systemError(-bound, 'bind');
+      }
+    }
+    const result = sys.connect(fd, endpoint);
+    const dial = new Side(fd, this, false);
+    const watched = result === 0 || result === -k.EINPROGRESS ? loop.watch(fd, dial) : result;
+    if (watched >= 0) return dial;
+    loop.close(fd);
+    return k.systemError(-watched, 'connect');
+  }
+
+  /** `mask`: what the endpoint's socket is ready for. */
+  relayTo(endpoint: Side, mask: number, header: Uint8Array | undefined): void {
+    const isFirst = this.#client === undefined;
+    const client = (this.#client ??= new Side(this.#fd, this, true));
+    this.#endpoint = endpoint;
+    endpoint.peer = client;
+    client.peer = endpoint;
     // What the client has sent already comes as an event.
-    if (isFirst && this.loop.watch(this.#client.fd, this.#client) < 0) {
+    if (isFirst && this.loop.watch(this.#fd, client) < 0) {
       this.reset('destroyed');
       return;
     }
-    if (header !== undefined) this.#client.precede(header);
+    if (header !== undefined) client.precede(header);
     if (this.#endpoint !== endpoint) return;
-    endpoint.ready(this.#mask);
-    if (!isFirst) this.#client.ready(0);
+    endpoint.ready(mask);
+    if (!isFirst) client.ready(0);
   }
 
   keepAlive(idleMs: number): void {
@@ -63,44 +126,37 @@ export class Relay implements TcpRelay {
 
   unsent(): number {
     const { sys } = this.loop;
-    return sys.queued(this.#client.fd) + sys.queued(this.#endpoint?.fd ?? -1);
+    return sys.queued(this.#fd) + sys.queued(this.#endpoint?.fd ?? -1);
   }
 
   /** A side has read its peer's FIN; everything before it has been written. */
-  fin(side: Side): void {
-    const other = side === this.#client ? this.#endpoint : this.#client;
-    if (other === undefined) return;
-    if (other.ended) {
+  fin({ peer }: Side): void {
+    if (peer === undefined) return;
+    if (peer.ended) {
       // Closing sends the FIN, behind what the kernel still has to send.
       this.#end('closed', false);
       return;
     }
-    this.loop.sys.c.shutdown(other.fd, k.SHUT_WR);
+    this.loop.sys.c.shutdown(peer.fd, k.SHUT_WR);
     this.#halfClosed = true;
-    this.#owner.halfClosed();
+    this.owner.halfClosed();
   }
 
   /** A socket has been reset or has failed; `errno` may be 0. */
   broken(side: Side, errno: number): void {
     if (this.isOver) return;
     const isUntouched = this.bytesIn === 0 && this.bytesOut === 0;
-    const isLost = side !== this.#client && !this.#halfClosed && isUntouched;
-    if (isLost && this.#replacesEndpoint(errno)) return;
+    const isLost = side === this.#endpoint && !this.#halfClosed && isUntouched;
+    if (isLost && this.#replacesEndpoint(side, errno)) return;
     this.reset(side === this.#client ? 'client-reset' : 'endpoint-reset');
   }
 
-  reset(reason: RelayEnd): void {
-    this.#end(reason, true);
-  }
-
-  #replacesEndpoint(errno: number): boolean {
-    const endpoint = this.#endpoint;
-    if (endpoint === undefined) return false;
+  #replacesEndpoint(endpoint: Side, errno: number): boolean {
     this.#endpoint = undefined;
-    this.#client.peer = undefined;
+    if (this.#client !== undefined) this.#client.peer = undefined;
     endpoint.release();
     this.loop.close(endpoint.fd);
-    return this.#owner.endpointLost(k.systemError(errno === 0 ? k.ECONNRESET : errno, 'read'));
+    return this.owner.endpointLost(k.systemError(errno === 0 ? k.ECONNRESET : errno, 'read'));
   }
 
   #end(reason: RelayEnd, withReset: boolean): void {
@@ -113,7 +169,22 @@ export class Relay implements TcpRelay {
       else loop.close(side.fd);
       side.release();
     }
-    this.#owner.relayEnded(reason);
+    this.owner.relayEnded(reason);
+  }
+
+  /** Peeks at all bytes and removes only the head; the rest is for the relay. */
+  #peek(mask: number): void {
+    const { loop, memory, owner } = this;
+    const { sys } = loop;
+    const count = sys.peek(this.#fd, memory.current, MAX_HEAD_BYTES);
+    const length = count > 0 ? owner.head(memory.current.bytes.subarray(0, count)) : undefined;
+    if (!this.#readsHead) return;
+    if (length !== undefined) {
+      this.#readsHead = false;
+      sys.read(this.#fd, memory.current, length);
+      loop.unwatch(this.#fd);
+      owner.headTaken();
+    } else if (count === 0 || (mask & CLOSING) !== 0) owner.clientGone();
   }
 }
 
@@ -125,18 +196,18 @@ const BULK_READ = 64 * 1024;
 const SMALL_READS = 16;
 const SMALL_READ = 16 * 1024;
 
-const CLOSING = k.EPOLLHUP | k.EPOLLRDHUP | k.EPOLLERR;
-const INCOMING = k.EPOLLIN | CLOSING;
-
 /**
  * One socket of a relay, and the direction from it to the other one. It is watched edge-triggered: the next event comes
  * only after everything was read, or a write was short. So `#readable` remembers.
  */
-class Side implements Pollable {
+class Side implements TcpDial, Pollable {
   readonly fd: number;
-  readonly #relay: Relay;
+  readonly #relay: LinuxTcpClient;
   readonly #counters: ByteCounters;
   readonly #isClient: boolean;
+  #isDialing: boolean;
+  /** What it was ready for when it was connected. */
+  #mask = 0;
   /** The destination of this side's data; undefined while there is no endpoint. */
   peer: Side | undefined;
   /** The data that the other side has not taken yet. Nothing is read before it has. */
@@ -149,16 +220,35 @@ class Side implements Pollable {
   #isBulk = false;
   #smallReads = 0;
 
-  constructor(fd: number, relay: Relay, counters: ByteCounters, isClient: boolean) {
+  constructor(fd: number, relay: LinuxTcpClient, isClient: boolean) {
     this.fd = fd;
     this.#relay = relay;
-    this.#counters = counters;
+    this.#counters = relay.owner.counters;
     this.#isClient = isClient;
+    this.#isDialing = !isClient;
+  }
+
+  localAddress(): KnownAddress {
+    return this.#relay.loop.sys.localAddress(this.fd) ?? UNKNOWN;
+  }
+
+  /** With a reset: a self-connected socket would keep the endpoint's port in use. */
+  abandon(): void {
+    this.#relay.loop.reset(this.fd);
+  }
+
+  relay(header?: Uint8Array): void {
+    this.#isDialing = false;
+    this.#relay.relayTo(this, this.#mask, header);
   }
 
   ready(mask: number): void {
     const relay = this.#relay;
     const peer = this.peer;
+    if (this.#isDialing) {
+      this.#dialed(mask);
+      return;
+    }
     if (relay.isOver) return;
     if ((mask & INCOMING) !== 0) {
       this.#readable = true;
@@ -176,7 +266,7 @@ class Side implements Pollable {
   }
 
   failed(): void {
-    this.#relay.reset('destroyed');
+    this.#relay.owner.destroy();
   }
 
   /** Sends this to the new peer, whose socket has room for it, ahead of all other data. */
@@ -196,6 +286,14 @@ class Side implements Pollable {
     this.#setBulk(false);
   }
 
+  #dialed(mask: number): void {
+    const { owner, loop } = this.#relay;
+    this.#mask = mask;
+    const errno = (mask & BROKEN) === 0 ? 0 : loop.sys.takeError(this.fd);
+    if (errno === 0) owner.dialed();
+    else owner.dialFailed(k.systemError(Math.abs(errno), 'connect'));
+  }
+
   /** Reads and writes until no data is left, or the other side accepts no more; in bulk through a pipe. */
   #pump(): void {
     const relay = this.#relay;
@@ -206,8 +304,8 @@ class Side implements Pollable {
     const pipe = this.#isBulk ? memory.takePipe() : undefined;
     for (let budget = BUDGET; budget > 0;) {
       const limit = pipe === undefined ? memory.readLimit : Infinity;
-      const length =
-        pipe === undefined ? sys.read(this.fd, memory.current, limit) : sys.fillPipe(pipe, this.fd);
+      const through = pipe ?? memory.current;
+      const length = sys.fill(through, this.fd, limit);
       if (length <= 0) {
         if (pipe !== undefined) memory.givePipe(pipe);
         this.#stopped(length);
@@ -215,15 +313,11 @@ class Side implements Pollable {
       }
       budget -= length;
       this.#took(length);
-      const taken =
-        pipe === undefined
-          ? sys.write(peer.fd, memory.current, length)
-          : sys.emptyPipe(pipe, peer.fd, length);
+      const taken = sys.empty(through, peer.fd, length);
       const passed = Math.max(0, taken);
       if (passed > 0) this.#passed(passed);
       if (passed < length) {
-        this.#kept =
-          pipe === undefined ? memory.keep(passed, length) : memory.keepPipe(pipe, length - passed);
+        this.#kept = memory.keep(through, passed, length);
         // If none of it has been sent yet, another endpoint can have it.
         if (taken < 0 && taken !== -k.EAGAIN) relay.broken(peer, -taken);
         return;
@@ -277,11 +371,7 @@ class Side implements Pollable {
     const kept = this.#kept;
     const peer = this.peer;
     if (kept === undefined || peer === undefined) return;
-    const { sys } = relay.loop;
-    const taken =
-      kept.in instanceof Pinned
-        ? sys.write(peer.fd, kept.in, kept.left, kept.start)
-        : sys.emptyPipe(kept.in, peer.fd, kept.left);
+    const taken = relay.loop.sys.empty(kept.in, peer.fd, kept.left, kept.start);
     if (taken === -k.EAGAIN) return;
     if (taken < 0) {
       relay.broken(peer, -taken);

@@ -1,25 +1,20 @@
 import { clientSource } from '../../core/listener.ts';
 import type { EngineLimits } from '../../limits.ts';
-import {
-  UdpSession,
-  type ClientAddress,
-  type ListenSocket,
-  type SessionHost,
-  type SessionStart,
-} from '../../udp/transport.ts';
-import type { Loop, Pollable, TurnEnd } from '../loop.ts';
+import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
+import type { ServicePort } from '../../core/service-port.ts';
+import { UdpSession, type ClientAddress, type ListenSocket } from '../../udp/transport.ts';
+import { INTEREST, type Loop, type Pollable, type TurnEnd } from '../loop.ts';
 import * as k from '../sys/abi.ts';
-import { DatagramSlots, type PeerKey } from '../sys/datagrams.ts';
-import { INTEREST } from '../sys/poller.ts';
-import { isFull, Sender, type Direction, type Recipient, type Sending } from '../sys/sender.ts';
-import type { Sys } from '../sys/sys.ts';
+import { Datagrams, isFull, type PeerKey, type Recipient, type Sending } from '../sys/datagrams.ts';
 
-interface LinuxUdpClient extends ClientAddress, Recipient {
+export interface LinuxUdpClient extends ClientAddress, Recipient {
   /** Our source address, where there are several. */
   readonly asked: PeerKey | undefined;
 }
 
 type ListenSocketWithFd = ListenSocket & { readonly fd: number };
+
+const NOWHERE = { address: '', port: 0 };
 
 const AT_ONCE = 16;
 /** After this many consecutive single datagrams, they are taken one by one, at half the cost. */
@@ -36,54 +31,43 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
   #answeredIn = -1;
   /** Slots of this event's datagrams from the client. */
   readonly #queue: number[] = [];
-  /** Whether messages of several datagrams get through, in each direction. */
-  #segmentsIn: boolean;
-  segmentsOut: boolean;
+  /** Whether messages of several datagrams get through. */
+  segments = true;
 
   constructor(
     listenSocket: ListenSocketWithFd,
-    host: SessionHost,
-    start: SessionStart,
+    owner: ServicePort,
+    client: LinuxUdpClient,
+    endpoint: BalancerEndpoint,
     parts: UdpParts,
   ) {
-    super(listenSocket, host, start);
+    super(listenSocket, owner, client, endpoint);
     this.#parts = parts;
-    this.#segmentsIn = parts.hasSegments;
-    this.segmentsOut = parts.hasSegments;
-  }
-
-  #bindSource(fd: number): number {
-    const { address: client } = this.client;
-    const traffic = this.listenSocket.trafficOf(this.client);
-    const source = clientSource(this.owner, { traffic, client }, this.endpoint);
-    if (source === undefined) return 0;
-    return this.#parts.loop.sys.bindSource(fd, this.endpoint.family, source);
   }
 
   open(): void {
-    const { loop } = this.#parts;
+    const { loop, limits } = this.#parts;
     const { sys } = loop;
-    const fd = sys.datagram(this.endpoint.family);
+    const { endpoint, client } = this;
+    const fd = sys.datagram(endpoint.family);
     if (fd < 0) {
       this.host.openFailed(this, k.systemError(-fd, 'socket'));
       return;
     }
-    sys.setOption(fd, k.SOL_SOCKET, k.SO_RCVBUF, this.#parts.socketBuffer);
-    sys.setOption(fd, k.SOL_SOCKET, k.SO_SNDBUF, this.#parts.socketBuffer);
-    const bound = this.#bindSource(fd);
-    const connected = bound < 0 ? bound : sys.connect(fd, this.endpoint);
-    const local = connected < 0 ? undefined : sys.localAddress(fd);
-    let errno = Math.max(0, -connected);
-    if (local !== undefined && this.isOwnAddress(local)) errno = k.ECONNREFUSED;
-    if (errno === 0) errno = -loop.watch(fd, this, INTEREST.readable);
-    if (errno !== 0 || local === undefined) {
-      loop.close(fd);
-      this.host.openFailed(this, k.systemError(errno, bound < 0 ? 'bind' : 'connect'));
-      return;
-    }
+    sys.setBufferSizes(fd, limits.udpSocketBuffer);
+    const request = { traffic: this.listenSocket.trafficOf(client), client: client.address };
+    const source = clientSource(this.owner, request, endpoint);
+    const bound = source === undefined ? 0 : sys.bindSource(fd, endpoint.family, source);
+    let result = bound < 0 ? bound : sys.connect(fd, endpoint);
+    if (result >= 0) result = loop.watch(fd, this, INTEREST.readable);
     this.#fd = fd;
-    this.state = 'open';
-    this.host.opened(this, local);
+    const error =
+      result < 0
+        ? k.systemError(-result, bound < 0 ? 'bind' : 'connect')
+        : this.connected(sys.localAddress(fd) ?? NOWHERE);
+    if (error === undefined) return;
+    loop.close(fd);
+    this.host.openFailed(this, error);
   }
 
   /** Queues a datagram of the client until `sendAll`. Returns whether it is the first one. */
@@ -97,14 +81,14 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
       this.owner.counters.datagramsDropped += queue.length;
     } else {
       this.host.touch(this);
-      const { sender, requests } = this.#parts;
+      const { requests } = this.#parts;
       if (queue.length === 1) {
         const sent = requests.write(this.#fd, queue[0] ?? 0);
-        if (sent < 0) this.notSent('request', 1, -sent);
+        if (sent < 0) this.notSent(undefined, 1, -sent);
         else this.countIn(1, sent);
       } else {
-        sender.add(this, queue, 0, queue.length, undefined, this.#segmentsIn);
-        sender.flush(this.#fd);
+        requests.add(this, queue, 0, queue.length, undefined, this.segments);
+        requests.flush(this.#fd);
       }
     }
     queue.length = 0;
@@ -123,25 +107,24 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
     this.host.endAll([this]);
   }
 
-  sent(direction: Direction, datagrams: number, bytes: number): void {
-    if (direction === 'request') this.countIn(datagrams, bytes);
+  sent(to: Recipient | undefined, datagrams: number, bytes: number): void {
+    if (to === undefined) this.countIn(datagrams, bytes);
     else this.countOut(datagrams, bytes);
   }
 
-  notSent(direction: Direction, datagrams: number, errno: number): boolean {
+  notSent(to: Recipient | undefined, datagrams: number, errno: number): boolean {
     if (isFull(errno)) {
       for (let count = 0; count < datagrams; count += 1) this.host.queueFull(this);
       return true;
     }
     this.owner.counters.datagramsDropped += datagrams;
-    if (direction === 'answer') return true;
-    if (!this.hasEnded) this.host.failed(this, k.systemError(errno, 'write'));
-    return !this.hasEnded;
+    if (to !== undefined) return true;
+    if (this.state === 'open') this.host.failed(this, k.systemError(errno, 'write'));
+    return this.state === 'open';
   }
 
-  noSegments(direction: Direction): void {
-    if (direction === 'request') this.#segmentsIn = false;
-    else this.segmentsOut = false;
+  noSegments(): void {
+    this.segments = false;
   }
 
   end(): number {
@@ -164,79 +147,48 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
 const SLOTS = 64;
 const IN_ORDER: readonly number[] = Array.from({ length: SLOTS }, (_, index) => index);
 
-export class UdpParts {
-  readonly loop: Loop;
-  readonly socketBuffer: number;
-  /** Datagrams of clients, until they are sent on in the same event. */
-  readonly requests: DatagramSlots;
-  readonly sender: Sender;
-  /** Datagrams of endpoints, until the end of the turn. */
-  readonly answers: Answers;
-  /** The kernel can split a message into datagrams (since Linux 4.18). */
-  readonly hasSegments: boolean;
+export type UdpParts = ReturnType<typeof udpParts>;
 
-  constructor(loop: Loop, { udpSocketBuffer }: Pick<EngineLimits, 'udpSocketBuffer'>) {
-    const { sys } = loop;
-    this.loop = loop;
-    this.socketBuffer = udpSocketBuffer;
-    this.requests = new DatagramSlots(sys, SLOTS);
-    this.sender = new Sender(sys, 'request', this.requests);
-    this.answers = new Answers(loop);
-    this.hasSegments = takesSegments(sys);
-  }
-}
-
-/** Sets a segment size of 0, which is the default, and an error where segmentation is not supported. */
-function takesSegments(sys: Sys): boolean {
-  const fd = sys.datagram(4);
-  if (fd < 0) return false;
-  const result = sys.setOption(fd, k.SOL_UDP, k.UDP_SEGMENT, 0);
-  sys.close(fd);
-  return result === 0;
+/** What all UDP sockets of a thread share. */
+export function udpParts(loop: Loop, limits: EngineLimits) {
+  return {
+    loop,
+    limits,
+    /** Datagrams of clients, until they are sent on in the same event. */
+    requests: new Datagrams(loop.sys, SLOTS),
+    /** Datagrams of endpoints, until the end of the turn. */
+    answers: new Answers(loop),
+  };
 }
 
 /** Collects a turn's answers, to send those of one listening socket together: half the cost with many clients. */
 class Answers implements TurnEnd {
-  readonly #slots: DatagramSlots;
-  readonly #sender: Sender;
-  readonly #sessions: LinuxUdpSession[] = [];
+  readonly #datagrams: Datagrams;
+  #count = 0;
+  #listenFd = -1;
 
   constructor(loop: Loop) {
-    this.#slots = new DatagramSlots(loop.sys, SLOTS);
-    this.#sender = new Sender(loop.sys, 'answer', this.#slots);
+    this.#datagrams = new Datagrams(loop.sys, SLOTS);
     loop.atTurnEnd(this);
   }
 
   /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */
   receive(session: LinuxUdpSession, fd: number, most: number): number {
-    if (this.#sessions.length + most > SLOTS) this.endTurn();
-    const first = this.#sessions.length;
-    const count = most === 1 ? this.#slots.read(fd, first) : this.#slots.receive(fd, first, most);
-    for (let index = 0; index < count; index += 1) this.#sessions.push(session);
+    const { client, listenSocket, segments } = session;
+    if (listenSocket.fd !== this.#listenFd || this.#count + most > SLOTS) this.endTurn();
+    this.#listenFd = listenSocket.fd;
+    const first = this.#count;
+    const datagrams = this.#datagrams;
+    const count = most === 1 ? datagrams.read(fd, first) : datagrams.receive(fd, first, most);
+    if (count <= 0) return count;
+    this.#count += count;
+    datagrams.add(session, IN_ORDER, first, this.#count, client, segments);
     return count;
   }
 
+  /** Sends all that there is. Call it before a listening socket closes, too. */
   endTurn(): void {
-    const sessions = this.#sessions;
-    let listenSocket = sessions[0]?.listenSocket;
-    if (listenSocket === undefined) return;
-    for (let start = 0; start < sessions.length;) {
-      const session = sessions[start];
-      if (session === undefined) break;
-      let end = start + 1;
-      while (end < sessions.length && sessions[end] === session) end += 1;
-      if (session.listenSocket !== listenSocket) {
-        this.#sender.flush(listenSocket.fd);
-        listenSocket = session.listenSocket;
-      }
-      // A session that has ended in this turn no longer has a client.
-      if (!session.hasEnded) {
-        const { client, segmentsOut } = session;
-        this.#sender.add(session, IN_ORDER, start, end, client, segmentsOut);
-      }
-      start = end;
-    }
-    this.#sender.flush(listenSocket.fd);
-    sessions.length = 0;
+    if (this.#count > 0) this.#datagrams.flush(this.#listenFd);
+    this.#count = 0;
   }
 }

@@ -3,54 +3,39 @@ import { LimitSignal } from '../../core/limit-signal.ts';
 import { DeadlineQueue } from '../../core/timers.ts';
 import type { EngineLimits } from '../../limits.ts';
 
-const LARGE = 1024 * 1024;
-const MEDIUM = 256 * 1024;
+const BULK_BYTES = 1024 * 1024;
 
-/** Free buffers kept for reuse, of each size. More are left to the garbage collector. */
+/** Free buffers kept for reuse. More are left to the garbage collector. */
 const MAX_FREE = 16;
 
 /**
- * Private read buffers for bulk flows, within a budget. With 1 MiB a flow costs a third of the CPU of `pipe()`, with
- * 256 KiB about half. A quarter of the budget is for the small ones, so that a late flow gets something; without any,
- * the shared buffer is slower.
+ * Private read buffers for bulk flows, within a budget: a flow costs a third of the CPU of `pipe()`. Without one, the
+ * shared buffer is slower.
  */
 class BulkBuffers {
   readonly #budget: number;
   readonly #signal: LimitSignal;
-  readonly #freeLarge: Buffer[] = [];
-  readonly #freeMedium: Buffer[] = [];
-  #large = 0;
-  #medium = 0;
+  readonly #free: Buffer[] = [];
+  used = 0;
 
   constructor(budget: number) {
     this.#budget = budget;
     this.#signal = new LimitSignal('bulk-buffer-budget', () => budget);
   }
 
-  get used(): number {
-    return this.#large + this.#medium;
-  }
-
   acquire(): Buffer | undefined {
-    if (this.#large + LARGE <= this.#budget * 0.75 && this.used + LARGE <= this.#budget) {
-      this.#large += LARGE;
-      return this.#freeLarge.pop() ?? Buffer.allocUnsafeSlow(LARGE);
+    if (this.used + BULK_BYTES > this.#budget) {
+      this.#signal.refused();
+      return undefined;
     }
-    if (this.used + MEDIUM <= this.#budget) {
-      this.#medium += MEDIUM;
-      return this.#freeMedium.pop() ?? Buffer.allocUnsafeSlow(MEDIUM);
-    }
-    this.#signal.refused();
-    return undefined;
+    this.used += BULK_BYTES;
+    return this.#free.pop() ?? Buffer.allocUnsafeSlow(BULK_BYTES);
   }
 
   /** The buffer must not be read into or written from after this. */
   release(buffer: Buffer): void {
-    const large = buffer.length === LARGE;
-    if (large) this.#large -= LARGE;
-    else this.#medium -= MEDIUM;
-    const free = large ? this.#freeLarge : this.#freeMedium;
-    if (free.length < MAX_FREE) free.push(buffer);
+    this.used -= BULK_BYTES;
+    if (this.#free.length < MAX_FREE) this.#free.push(buffer);
     this.#signal.freed(this.used);
   }
 }
@@ -110,53 +95,52 @@ export interface Yielding {
   endYield(): void;
 }
 
-/** A turn of the event loop that relays this many chunks is a long one. */
+/** After this many chunks since the last client, a turn of the event loop may be a long one. */
 const LONG_TURN = 64;
 /** New clients go first for this many turns; then all waiting connections are served. */
 const TURNS = 64;
 
 /**
  * Accepts waiting clients before data is relayed. The event loop accepts one client in each turn; with hundreds of busy
- * connections, a turn takes milliseconds. So once clients arrive in consecutive long turns, readers pause after one
- * chunk, for 64 turns at most or until no client is waiting.
+ * connections, a turn takes milliseconds. So once a client comes after much data, readers pause after one chunk, for 64
+ * turns at most or until no client is waiting.
  */
 class AcceptPriority {
   readonly #endTurn = (): void => this.#turnEnds();
   #waiting: Yielding[] = [];
-  /** Turns are measured: a client came after much data. */
-  #isMeasuring = false;
-  /** Consecutive turns with a client while turns are measured. Clients go first from the second one on, if that is long. */
+  /** How long clients have gone first. */
   #turns = 0;
   #accepted = false;
-  /** Chunks in this turn; while turns are not measured, since the last client. */
+  /** Chunks since the last client. */
   #relayed = 0;
 
   accepted(): void {
     this.#accepted = true;
-    if (this.#isMeasuring) return;
-    this.#isMeasuring = this.#relayed >= LONG_TURN;
+    if (this.#turns === 0 && this.#relayed >= LONG_TURN) this.#goFirst();
     this.#relayed = 0;
-    if (this.#isMeasuring) setImmediate(this.#endTurn);
   }
 
   /** A chunk was relayed. Returns whether its reader has to stop until `endYield`. */
   yields(reader: Yielding): boolean {
     this.#relayed += 1;
-    if (this.#turns < 2) return false;
+    if (this.#turns === 0) return false;
     this.#waiting.push(reader);
     return true;
   }
 
-  #turnEnds(): void {
-    const isLong = this.#relayed >= LONG_TURN;
-    this.#turns = this.#accepted ? this.#turns + 1 : 0;
-    if (this.#turns === 2 && !isLong) this.#turns = 0;
-    this.#isMeasuring = this.#turns > 0;
-    if (this.#isMeasuring) setImmediate(this.#endTurn);
+  #goFirst(): void {
     this.#accepted = false;
-    this.#relayed = 0;
-    const isOver = this.#turns === 0 || this.#turns % TURNS === 2;
-    if (!isOver || this.#waiting.length === 0) return;
+    this.#turns += 1;
+    setImmediate(this.#endTurn);
+  }
+
+  #turnEnds(): void {
+    // The first client came in this turn.
+    if (this.#turns === 1 || (this.#accepted && this.#turns < TURNS)) {
+      this.#goFirst();
+      return;
+    }
+    this.#turns = 0;
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const reader of waiting) reader.endYield();

@@ -1,31 +1,28 @@
 import { connect, Socket } from 'node:net';
 import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type {
-  DialOwner,
-  HeadOwner,
-  HoldOwner,
+  ClientOwner,
   KnownAddress,
   RelayEnd,
-  RelayOwner,
   TcpClient,
   TcpDial,
-  TcpRelay,
 } from '../../tcp/transport.ts';
 import type { MakeSocket } from './accept.ts';
 import { HELD_BYTES, type CopyMemory } from './buffers.ts';
 import { Side, resetSocket, whenFin } from './side.ts';
 
 /** An accepted socket, not read until it is held or relayed; then its relay, too: see `tcp/transport.ts`. */
-export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
+export class NodeTcpClient extends Side implements TcpClient {
+  owner!: ClientOwner;
   readonly socket: Socket;
-  /** Set while the client is held, or its head is read. */
-  #waiting: HoldOwner | undefined;
-  /** Looks for a head in all kept bytes. */
-  #head: HeadOwner | undefined;
+  /** It is held, or its head is read. */
+  #isWaiting = false;
+  /** The owner looks for a head in all kept bytes. */
+  #readsHead = false;
   /** Read before there was an endpoint, or refused by one that was lost. */
   #kept: Buffer | undefined;
-  /** Set from the first endpoint on that took the connection. */
-  #owner: RelayOwner | undefined;
+  /** From the first endpoint on that took the connection. */
+  #isRelayed = false;
   #endpoint: Endpoint | undefined;
   #open = 1;
   #halfClosed = false;
@@ -58,49 +55,45 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
     return localAddress(this.socket);
   }
 
-  reset(reason?: RelayEnd): void {
+  reset(reason: RelayEnd): void {
     this.#reason ??= reason;
-    this.#waiting = undefined;
-    this.#head = undefined;
+    this.#isWaiting = false;
+    this.#readsHead = false;
     resetSocket(this.socket);
     if (this.#endpoint !== undefined) resetSocket(this.#endpoint.socket);
   }
 
-  hold(owner: HoldOwner): void {
-    this.#waiting = owner;
+  hold(): void {
+    this.#isWaiting = true;
     if (this.#keptBytes < HELD_BYTES) this.resume();
   }
 
   release(): void {
-    this.#waiting = undefined;
+    this.#isWaiting = false;
     this.pause();
   }
 
-  readHead(owner: HeadOwner): void {
-    this.#waiting = owner;
-    this.#head = owner;
+  readHead(): void {
+    this.#isWaiting = true;
+    this.#readsHead = true;
     this.resume();
   }
 
-  dial(endpoint: BalancerEndpoint, owner: DialOwner): TcpDial {
-    return new Endpoint(this, endpoint, owner);
+  dial(endpoint: BalancerEndpoint): TcpDial {
+    return new Endpoint(this, endpoint);
   }
 
-  relayTo(endpoint: Endpoint, owner: RelayOwner): TcpRelay {
+  relayTo(endpoint: Endpoint, header: Uint8Array | undefined): void {
     this.#open += 1;
-    this.#owner = owner;
+    this.#isRelayed = true;
     this.#endpoint = endpoint;
-    this.pipe(endpoint, owner.counters);
-    endpoint.pipe(this, owner.counters);
-    return this;
-  }
-
-  start(header?: Uint8Array): void {
+    this.pipe(endpoint, this.owner.counters);
+    endpoint.pipe(this, this.owner.counters);
     if (this.socket.destroyed) {
       this.reset('client-reset');
       return;
     }
-    if (header !== undefined) this.#endpoint?.socket.write(header);
+    if (header !== undefined) endpoint.socket.write(header);
     const kept = this.#kept;
     this.#kept = undefined;
     if (kept === undefined || this.write(kept)) this.resume();
@@ -122,11 +115,11 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
 
   closed(): void {
     this.#open -= 1;
-    if (this.#open > 0 || this.#owner === undefined) return;
+    if (this.#open > 0 || !this.#isRelayed) return;
     if (this.#endpoint === undefined) this.#reason ??= 'client-reset';
     this.free();
     this.#endpoint?.free();
-    this.#owner.relayEnded(this.#reason ?? 'closed');
+    this.owner.relayEnded(this.#reason ?? 'closed');
   }
 
   endpointFailed(endpoint: Endpoint, error: Error): void {
@@ -136,7 +129,7 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
       this.#endpoint = undefined;
       endpoint.free();
       this.pause();
-      if (this.#owner?.endpointLost(error) === true) return;
+      if (this.owner.endpointLost(error)) return;
     }
     this.reset('endpoint-reset');
   }
@@ -150,16 +143,15 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
 
   protected keep(chunk: Buffer): boolean {
     let kept = this.#kept === undefined ? Buffer.from(chunk) : Buffer.concat([this.#kept, chunk]);
-    const owner = this.#head;
-    const length = owner?.head(kept);
-    if (owner !== undefined && length !== undefined) {
-      this.#head = undefined;
+    const length = this.#readsHead ? this.owner.head(kept) : undefined;
+    if (length !== undefined) {
+      this.#readsHead = false;
       kept = kept.subarray(length);
       // It may want to continue reading, which is impossible while a read is being handled.
       process.nextTick(() => {
-        if (this.#waiting !== owner) return;
-        this.#waiting = undefined;
-        owner.headTaken();
+        if (!this.#isWaiting) return;
+        this.#isWaiting = false;
+        this.owner.headTaken();
       });
     }
     this.#kept = kept.length === 0 ? undefined : kept;
@@ -168,13 +160,13 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
 
   /** Without a relay it only means that the client has left, as 'close' or the next read will show. */
   protected onError(): void {
-    if (this.#owner !== undefined) this.reset('client-reset');
+    if (this.#isRelayed) this.reset('client-reset');
   }
 
   protected onEnd(): void {
-    if (this.#owner !== undefined) this.ended(this);
+    if (this.#isRelayed) this.ended(this);
     // Except a client that has sent something: it may still expect the answer.
-    else if (this.#head !== undefined || this.#keptBytes === 0) this.#gone();
+    else if (this.#readsHead || this.#keptBytes === 0) this.#gone();
   }
 
   protected onClose(): void {
@@ -187,10 +179,10 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
   }
 
   #gone(): void {
-    const owner = this.#waiting;
-    this.#waiting = undefined;
-    this.#head = undefined;
-    owner?.clientGone();
+    const wasWaiting = this.#isWaiting;
+    this.#isWaiting = false;
+    this.#readsHead = false;
+    if (wasWaiting) this.owner.clientGone();
   }
 
   #fin(side: Side): void {
@@ -199,25 +191,26 @@ export class NodeTcpClient extends Side implements TcpClient, TcpRelay {
     side.end(isLast);
     if (side === this) this.#endpoint?.keepSmall();
     else this.keepSmall();
-    if (!isLast && this.#reason === undefined) this.#owner?.halfClosed();
+    if (!isLast && this.#reason === undefined) this.owner.halfClosed();
   }
 }
 
 class Endpoint extends Side implements TcpDial {
   readonly socket: Socket;
   readonly #client: NodeTcpClient;
-  /** Undefined when the outcome is known, or no longer matters. */
-  #owner: DialOwner | undefined;
+  /** The outcome is known, or no longer matters. */
+  #isSettled = false;
   #isJoined = false;
 
-  constructor(client: NodeTcpClient, { address, port }: BalancerEndpoint, owner: DialOwner) {
+  constructor(client: NodeTcpClient, { address, port }: BalancerEndpoint) {
     super(client.memory, false);
     this.#client = client;
-    this.#owner = owner;
     const { onread } = this;
     // An address literal needs no resolver.
     const options = { host: address, port, allowHalfOpen: true, noDelay: true, onread };
-    this.socket = connect(options, () => this.#takeOwner()?.dialed());
+    this.socket = connect(options, () => {
+      if (this.#settles()) client.owner.dialed();
+    });
     this.watch();
   }
 
@@ -227,13 +220,13 @@ class Endpoint extends Side implements TcpDial {
 
   /** Destroying a connecting socket may still report how it ended. */
   abandon(): void {
-    this.#owner = undefined;
+    this.#isSettled = true;
     resetSocket(this.socket);
   }
 
-  join(owner: RelayOwner): TcpRelay {
+  relay(header?: Uint8Array): void {
     this.#isJoined = true;
-    return this.#client.relayTo(this, owner);
+    this.#client.relayTo(this, header);
   }
 
   protected keep(): boolean {
@@ -242,7 +235,7 @@ class Endpoint extends Side implements TcpDial {
 
   protected onError(error: Error): void {
     if (this.#isJoined) this.#client.endpointFailed(this, error);
-    else this.#takeOwner()?.dialFailed(error);
+    else if (this.#settles()) this.#client.owner.dialFailed(error);
   }
 
   protected onEnd(): void {
@@ -253,10 +246,10 @@ class Endpoint extends Side implements TcpDial {
     if (this.#isJoined) this.#client.closed();
   }
 
-  #takeOwner(): DialOwner | undefined {
-    const owner = this.#owner;
-    this.#owner = undefined;
-    return owner;
+  #settles(): boolean {
+    const settles = !this.#isSettled;
+    this.#isSettled = true;
+    return settles;
   }
 }
 

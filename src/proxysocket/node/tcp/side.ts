@@ -201,7 +201,7 @@ export const EMPTY = Buffer.alloc(0);
  * Before libuv 1.52 (Node 22 has 1.51), a reset that arrives behind data that was not read yet is
  * reported as the end of the stream. Taken for a FIN, it would make a broken transfer look complete.
  */
-export const RESET_MAY_LOOK_LIKE_FIN = olderThan(process.versions.uv ?? '', 1, 52);
+export const RESET_MAY_LOOK_LIKE_FIN = Number.parseFloat(process.versions.uv ?? '') < 1.52;
 
 /**
  * Calls back when the end of a socket's stream is known to be a FIN. In doubt, it writes nothing to the socket: the
@@ -219,11 +219,6 @@ export function whenFin(
   socket.write(EMPTY, (error) => {
     if (!(error instanceof Error)) callback();
   });
-}
-
-export function olderThan(version: string, major: number, minor: number): boolean {
-  const [a = 0, b = 0] = version.split('.').map(Number);
-  return a < major || (a === major && b < minor);
 }
 
 /**

@@ -4,6 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { takeInherited } from '../../core/inherited.ts';
 import type { Listening } from '../../core/listener.ts';
 import type { EngineContext } from '../../core/service-port.ts';
+import type { EngineLimits } from '../../limits.ts';
 import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpTransport } from '../../tcp/transport.ts';
 import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';
@@ -12,28 +13,26 @@ import { NodeTcpClient } from './client.ts';
 
 export class NodeTcpTransport implements TcpTransport {
   readonly #memory: CopyMemory;
-  readonly #backlog: number;
-  readonly #keepAliveMs: number;
+  readonly #limits: EngineLimits;
   readonly #documentedOnly: boolean;
 
   constructor({ limits, clock }: EngineContext, documentedOnly = false) {
-    this.#backlog = limits.backlog;
-    this.#keepAliveMs = limits.keepAliveMs;
+    this.#limits = limits;
     this.#documentedOnly = documentedOnly;
     this.#memory = new CopyMemory(clock, limits);
   }
 
   async listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening> {
     const withOnread = !this.#documentedOnly && (await canAcceptWithOnread());
+    const { backlog, keepAliveMs } = this.#limits;
     const server = createServer({
       pauseOnConnect: true,
       allowHalfOpen: true,
       noDelay: true,
       keepAlive: true,
-      keepAliveInitialDelay: this.#keepAliveMs,
+      keepAliveInitialDelay: keepAliveMs,
     });
     const { address: host, port } = spec;
-    const backlog = this.#backlog;
     const fd = takeInherited('TCP', host, port);
     const listening = once(server, 'listening');
     server.listen(
@@ -54,7 +53,7 @@ export class NodeTcpTransport implements TcpTransport {
     // In the same turn, before the loop can accept the first connection.
     const isTaken =
       withOnread &&
-      acceptWithOnread(server, this.#keepAliveMs, (makeSocket) =>
+      acceptWithOnread(server, keepAliveMs, (makeSocket) =>
         accepted(new NodeTcpClient(memory, makeSocket)),
       );
     if (!isTaken) server.on('connection', (socket) => accepted(new NodeTcpClient(memory, socket)));

@@ -115,7 +115,7 @@ class Flow {
   }
 }
 
-t.test('whatever is read and whenever it is taken, it arrives as it was', (t) => {
+t.test('whatever is read and whenever it is taken, it arrives as it was', async (t) => {
   const steps = fc.array(
     fc.record({
       flow: fc.nat({ max: 3 }),
@@ -144,10 +144,9 @@ t.test('whatever is read and whenever it is taken, it arrives as it was', (t) =>
     return flows.every((flow) => flow.intact && flow.counters.bytesIn === flow.side.bytes);
   });
   holds(t, property);
-  t.end();
 });
 
-t.test('a private buffer is kept while a write from it waits', (t) => {
+t.test('a private buffer is kept while a write from it waits', async (t) => {
   const shared = memory();
   const [flow, other] = [new Flow(shared), new Flow(shared)];
   flow.receive(40_000, 1);
@@ -162,10 +161,9 @@ t.test('a private buffer is kept while a write from it waits', (t) => {
   flow.sink.takes = true;
   flow.receive(100, 6);
   t.equal(shared.bulk.used, MB, 'given back when the next one is through');
-  t.end();
 });
 
-t.test('the FIN: a shutdown, or the end of the socket when it is the last one', (t) => {
+t.test('the FIN: a shutdown, or the end of the socket when it is the last one', async (t) => {
   const shared = memory();
   const first = new Flow(shared);
   first.receive(50_000, 1);
@@ -183,6 +181,11 @@ t.test('the FIN: a shutdown, or the end of the socket when it is the last one', 
   waiting.side.end(true);
   t.match(waiting.sink, { ended: true, destroyed: false }, 'what waits is not thrown away');
 
+  const small = new Flow(shared);
+  small.side.keepSmall();
+  small.receive(50_000, 1);
+  t.equal(shared.bulk.used, MB, 'only what the flow that waits has');
+
   const bulk = new Flow(shared);
   bulk.receive(50_000, 1);
   bulk.sink.takes = false;
@@ -192,5 +195,4 @@ t.test('the FIN: a shutdown, or the end of the socket when it is the last one', 
   bulk.sink.flush();
   for (const { side } of [waiting, bulk]) side.free();
   t.equal(shared.bulk.used, 0);
-  t.end();
 });

@@ -1,0 +1,280 @@
+/** Portals with packet rules: which one `--portal auto` selects, and why; and what they find on the host. */
+import { KpngError, messageOf } from '../../errors.ts';
+import type { Log } from '../../observe/log.ts';
+import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
+import type { Exec } from '../../portal/exec.ts';
+import {
+  cleanUpIptables,
+  IptablesBackend,
+  tryIptables,
+  type Usable,
+} from '../../portal/iptables/backend.ts';
+import type { Flavor, Tools } from '../../portal/iptables/tools.ts';
+import {
+  cleanUpNftables,
+  NftablesBackend,
+  nftablesProblem,
+  removeUnusedRoute,
+  tableOwner,
+} from '../../portal/nftables/backend.ts';
+import * as trial from '../../portal/nftables/trial.ts';
+import { bindAddresses, hostFamilies } from '../../portal/node-addresses.ts';
+import type { Portal } from '../../portal/portal.ts';
+import { findOwner } from '../../portal/rules/canary.ts';
+import { type OtherWriter, waitForOtherWriters } from '../../portal/rules/other-writers.ts';
+import { RulePortal, type RulePortalOptions } from '../../portal/rules/rule-portal.ts';
+import { pause, systemClock, type Clock } from '../../util/clock.ts';
+import type { Family } from '../../util/family.ts';
+import { hostAddresses } from '../../util/host-addresses.ts';
+import { socketHolder } from '../../util/listen-failure.ts';
+import { localAddresses } from '../cleanup.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
+
+export interface PortalHost {
+  readonly options: UserspaceOptions;
+  readonly log: Log;
+  readonly exec: Exec;
+  readonly tools: () => Promise<Tools>;
+  readonly engine: 'node' | 'linux';
+  /** Replaced in a dry run: values that differ from run to run, and parts that open sockets. */
+  readonly dry?: Pick<RulePortalOptions, 'owner' | 'canary'> | undefined;
+}
+
+/** Creates a portal with packet rules. Rejects with KPNG_USAGE for an address that rules cannot redirect to. */
+export async function createRulePortal(
+  kind: 'nftables' | 'transparent' | 'iptables',
+  host: PortalHost,
+  shared: RulePortalOptions,
+): Promise<Portal> {
+  const { options, log, exec, tools, dry } = host;
+  const watch = kind === 'transparent' && dry === undefined ? watchSettings(log) : async () => {};
+  /** Removes stale rules of other portals with the same names; logs those of running processes. */
+  const afterStart = async (signal: AbortSignal): Promise<void> => {
+    const flavor = kind === 'iptables' ? (await tools()).flavor : undefined;
+    const check = () => removeStaleRules({ kind, flavor }, options, log, exec);
+    await Promise.all([watch(signal), waitForOtherWriters(kind, check, signal)]);
+  };
+  const rules: RulePortalOptions = { ...shared, ...(dry ?? { afterStart }) };
+  if (kind === 'iptables') {
+    const families = dry ? undefined : await iptablesFamilies(host);
+    const backend = new IptablesBackend(exec, tools, options.portalChainPrefix);
+    return new RulePortal({ ...rules, ...(families && { families }) }, backend);
+  }
+  const table = options.portalTable;
+  if (kind === 'nftables') return new RulePortal(rules, new NftablesBackend(exec, table));
+  const { kernelPortRange } = await import('../../proxysocket/core/kernel-port.ts');
+  const { transparentSocket: socket } = await import('../../proxysocket/linux/open-listener.ts');
+  const kernelPorts = dry ? undefined : kernelPortRange();
+  const route = { ...options.portalRoute, ...(kernelPorts && { kernelPorts }) };
+  return new RulePortal(rules, new NftablesBackend(exec, table, { route, socket }));
+}
+
+/** The portals that serve all traffic of the host, best first, and the one that always works. */
+type AutoKind = 'transparent' | 'nftables' | 'iptables' | 'address';
+type Chose = (portal: AutoKind, reason: string, code?: string) => AutoKind;
+
+/** Probes the portals, once, and logs the choice and its reason. */
+export async function choosePortal(host: PortalHost): Promise<AutoKind> {
+  const chose: Chose = (portal, reason, code) => {
+    host.log.info(`Chose --portal ${portal}`, { reason, ...(code !== undefined && { code }) });
+    return portal;
+  };
+  if (process.platform === 'win32') {
+    return chose('address', 'Windows has no packet rules of this kind');
+  }
+  const families = familiesFor(host.options);
+  if (families instanceof KpngError) return chose('address', families.message, families.code);
+  const problem = await nftablesProblem(host.exec, families);
+  if (problem === undefined) {
+    if (host.engine === 'node') return chose('nftables', 'transparent needs the linux engine');
+    return chooseNftables(host, families, chose);
+  }
+  const { message, code } = problem;
+  const usable = await tryTools(host, families);
+  if (usable instanceof KpngError) return chose('address', `${message}; ${usable.message}`, code);
+  return chose('iptables', message, code);
+}
+
+/** The port of a cluster's DNS service, and an address as that service's: no socket is bound to it alone. */
+const DNS = { protocol: 'UDP', address: '198.51.100.1', port: 53 } as const;
+
+/**
+ * `transparent` if nothing speaks against it and a trial connection arrives, else `nftables`. While a process of ours
+ * runs, its portal: a new process takes over its connections. Never rejects.
+ */
+async function chooseNftables(
+  { options, exec }: PortalHost,
+  families: readonly Family[],
+  chose: Chose,
+): Promise<AutoKind> {
+  const { bindAddress, portRange, portalTable: table, portalRoute: route } = options;
+  const not = (reason: string): AutoKind => chose('nftables', reason);
+  if (bindAddress !== '0.0.0.0' || portRange !== undefined) {
+    return not('transparent has no proxy ports for --bind-address and --port-range');
+  }
+  try {
+    const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL_LIMIT_MS });
+    const chains = await trial.hostChains(hurried);
+    const previous = trial.portalIn(chains, table);
+    if (previous !== undefined && (await findOwner(previous.owner)) !== undefined) {
+      return chose(previous.kind, 'a running process uses it; auto chooses again when none does');
+    }
+    const setting = trial.conflictingSetting();
+    if (setting !== undefined) return not(`with transparent, ${setting}`);
+    const marking = trial.otherMarkingTable(chains, [table, trial.trialTable(table)]);
+    if (marking !== undefined) return not(`another proxy uses transparent (table ${marking})`);
+    const chain = await trial.obstructingChain(hurried, chains);
+    if (chain !== undefined) return not(chain);
+    const holder = await socketHolder(DNS);
+    if (holder !== undefined) {
+      const place = 'UDP port 53 on every address';
+      return not(`${holder} is bound to ${place}; transparent could not serve DNS`);
+    }
+    const { transparentSocket: socket } = await import('../../proxysocket/linux/open-listener.ts');
+    const found = await trial.tryTransparent({ exec, table, route, families, socket });
+    if ('problem' in found) return not(`the trial of transparent failed: ${found.problem}`);
+    const arrived = found.families.map((family) => `IPv${family}`).join(' and ');
+    return chose('transparent', `a trial connection arrived in ${arrived}`);
+  } catch (error) {
+    return not(`transparent could not be tried: ${messageOf(error)}`);
+  }
+}
+
+/** How often the settings are read: VPNs, for instance, change them when they start. Milliseconds. */
+const INTERVAL_MS = 15_000;
+
+/**
+ * Logs the setting of the host, if any, that keeps packets from transparent sockets. Returns a function that logs later
+ * ones until the signal aborts.
+ */
+export function watchSettings(
+  log: Log,
+  find: () => string | undefined = trial.conflictingSetting,
+  clock: Clock = systemClock,
+): (signal: AbortSignal) => Promise<void> {
+  let known: string | undefined;
+  const check = (): void => {
+    const reason = find();
+    if (reason !== undefined && reason !== known) {
+      log.warn('Some clients cannot reach services with --portal transparent', { reason });
+    }
+    known = reason;
+  };
+  check();
+  return async (signal) => {
+    while (!signal.aborted) {
+      await pause(INTERVAL_MS, clock, signal);
+      if (!signal.aborted) check();
+    }
+  };
+}
+
+/** Codes of failures that retrying does not fix. */
+const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
+
+/**
+ * The families that iptables can write rules for; undefined if unknown or none: then each write retries, and its
+ * error gives the reason.
+ */
+async function iptablesFamilies(host: PortalHost): Promise<readonly Family[] | undefined> {
+  const families = familiesFor(host.options);
+  if (families instanceof KpngError) throw families;
+  const usable = await tryTools(host, families);
+  if (usable instanceof KpngError) return undefined;
+  for (const [family, error] of usable.problems) {
+    if (!LASTING.has(error.code)) return undefined;
+    const { message: reason, code } = error;
+    host.log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
+  }
+  return usable.families.length > 0 ? usable.families : undefined;
+}
+
+/** The families that the host has; an error if packets cannot be redirected to the bind address. */
+function familiesFor({ bindAddress }: UserspaceOptions): Family[] | KpngError {
+  const families = hostFamilies(hostAddresses());
+  try {
+    bindAddresses(bindAddress, families);
+    return families;
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    throw error;
+  }
+}
+
+/** The families that iptables can write rules for, and why not the others; an error if there is none. */
+async function tryTools(
+  { exec, tools }: PortalHost,
+  families: readonly Family[],
+): Promise<Usable | KpngError> {
+  try {
+    const usable = await tryIptables(exec, await tools(), families);
+    const [problem] = usable.problems.values();
+    return usable.families.length === 0 && problem !== undefined ? problem : usable;
+  } catch (error) {
+    if (error instanceof KpngError) return error;
+    throw error;
+  }
+}
+
+/** The portal in use; `flavor`: of its iptables. */
+export interface Current {
+  readonly kind: Portal['kind'];
+  readonly flavor?: Flavor | undefined;
+}
+
+/**
+ * Removes stale rules under our names, written by an ended process with another portal or iptables flavour: they
+ * would redirect clients to closed ports. Rules of running processes stay and are returned. Failures are only logged.
+ */
+export async function removeStaleRules(
+  current: Current,
+  { portalTable: table, portalChainPrefix: prefix, portalRoute: route }: UserspaceOptions,
+  log: Log,
+  exec: Exec,
+): Promise<readonly OtherWriter[]> {
+  const local = localAddresses();
+  const writers = new Map<string, Set<number>>();
+  const attempt = async (
+    what: string,
+    remove: (stays: (owners: readonly string[]) => Promise<boolean>) => Promise<boolean>,
+  ): Promise<void> => {
+    const stays = async (owners: readonly string[]): Promise<boolean> => {
+      const found = await Promise.all(owners.map((owner) => findOwner(owner)));
+      const living = found.filter((owner) => owner !== undefined);
+      if (living.length === 0) return false;
+      const pids = writers.get(what) ?? new Set();
+      for (const { pid } of living) if (pid !== undefined) pids.add(pid);
+      writers.set(what, pids);
+      return true;
+    };
+    try {
+      if (await remove(stays)) log.info('Removed stale rules of a previous process', { what });
+    } catch (error) {
+      if (!(error instanceof KpngError)) throw error;
+      // Without the programs, there are no rules.
+      if (error.code === 'KPNG_PORTAL_TOOL_MISSING') return;
+      log.warn('Stale rules of a previous process not removed', { what, err: error });
+    }
+  };
+  if (current.kind === 'iptables') {
+    await attempt(`the nftables table inet ${table}`, async (stays) => {
+      const owner = await tableOwner(exec, table);
+      if (owner === undefined || (await stays([owner]))) return false;
+      await cleanUpNftables(exec, table, local);
+      return true;
+    });
+  }
+  await attempt('the nftables table of a trial', () => trial.removeTrial(exec, table));
+  if (current.kind !== 'transparent') {
+    const rule = `the routing rule of mark 0x${route.mark.toString(16)}`;
+    await attempt(rule, () => removeUnusedRoute(exec, route));
+  }
+  for (const flavor of ['nft', 'legacy'] as const) {
+    if (flavor === current.flavor) continue;
+    await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async (stays) => {
+      const options = { prefix, kubeProxy: false, local, flavors: [flavor], stays };
+      return (await cleanUpIptables(exec, options)).removed;
+    });
+  }
+  return [...writers].map(([what, pids]) => ({ what, pids: [...pids] }));
+}
