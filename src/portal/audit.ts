@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../util/clock.ts';
 import { type AuditPolicy, MAX_AUDIT_BACKOFF } from './bounds.ts';
 
-/** Number of recent durations: a single long one may only have waited for other programs. */
+/** Number of recent durations: a single long one may only have waited for other programs. Before, no pause grows. */
 const DURATIONS = 5;
 
 /** Repairs in a row without a delay, as another program may remove things repeatedly. */
@@ -68,7 +68,8 @@ export class Audit {
     this.#durations.push(took ?? clock.now() - begin);
     if (this.#durations.length > DURATIONS) this.#durations.shift();
     const { intervalMs, goalMs, maxMs } = this.#options.policy;
-    const pause = Math.min(maxMs, intervalMs * Math.max(1, Math.min(...this.#durations) / goalMs));
+    const slowness = this.#durations.length < DURATIONS ? 0 : Math.min(...this.#durations) / goalMs;
+    const pause = Math.min(maxMs, intervalMs * Math.max(1, slowness));
     const backoff = Math.min(2 ** Math.max(0, this.#repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
     return backoff * Math.max(pause - (clock.now() - begin), REST_SHARE * pause);
   }
