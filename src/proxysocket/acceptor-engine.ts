@@ -248,7 +248,7 @@ export class AcceptorEngine implements Engine {
   #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
     const acceptor = this.#acceptorOf(owner);
     for (const endpoint of gone) acceptor.endpointGone(endpoint);
-    if (owner.protocol === 'TCP') this.#tcp.holds.endpointsChanged(owner);
+    if (owner.protocol === 'TCP') this.#tcp.endpointsChanged(owner);
   }
 
   #endpointsOf(servicePort: string): EndpointSnapshot[] {

@@ -66,7 +66,7 @@ export const MAX_LISTED = 10_000;
 export interface Inspectable {
   /** Undefined when it has ended. `now`: by the clock of its engine. */
   inspect(now: number): ConnectionSnapshot | undefined;
-  readonly servicePort: string;
+  readonly owner: { readonly name: string };
 }
 
 /** Inspects connections, oldest first, as far as `query` and the limits allow. */
@@ -83,7 +83,7 @@ export function inspectAll(
   for (const connection of connections) {
     looked += 1;
     if (looked > MAX_INSPECTED) return { connections: found, matched, complete: false };
-    if (wanted !== undefined && !wanted.has(connection.servicePort)) continue;
+    if (wanted !== undefined && !wanted.has(connection.owner.name)) continue;
     matched += 1;
     // Reading the addresses of a connection costs one or two system calls.
     const snapshot = found.length < limit ? connection.inspect(now) : undefined;

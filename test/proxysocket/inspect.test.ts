@@ -6,6 +6,7 @@ import type { Engine } from '../../src/proxysocket/engine.ts';
 import {
   type EndpointSnapshot,
   inspectAll,
+  type Inspectable,
   type Inspection,
   MAX_INSPECTED,
   mergeInspections,
@@ -138,10 +139,10 @@ t.test('of several workers’ results for an endpoint, the latest counts', async
 
 t.test('one query inspects a limited number of connections', async (t) => {
   let looked = 0;
-  function* endless(): Generator<{ servicePort: string; inspect: () => undefined }> {
+  function* endless(): Generator<Inspectable> {
     for (;;) {
       looked += 1;
-      yield { servicePort: 'test/a', inspect: () => undefined };
+      yield { owner: { name: 'test/a' }, inspect: () => undefined };
     }
   }
   const { matched, complete } = inspectAll(endless(), { maxConnections: 1 }, 0);

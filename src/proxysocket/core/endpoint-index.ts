@@ -4,13 +4,20 @@ import { LinkedList, ListNode } from '../../util/linked-list.ts';
 
 type EndpointUse = Pick<EndpointSnapshot, 'active' | 'bytesIn' | 'bytesOut'>;
 
-/** Finds the connections or sessions of an endpoint. Adding and removing take constant time. */
-export class EndpointIndex<T extends Omit<EndpointUse, 'active'>> {
+/** Finds the connections or sessions of an endpoint, or of another object. Adding and removing take constant time. */
+export class EndpointIndex<
+  T extends Omit<EndpointUse, 'active'>,
+  K extends object = BalancerEndpoint,
+> {
   readonly #all = new LinkedList<T>();
   /** Weak, so entries need no removal when the last connection of an endpoint ends. */
-  readonly #byEndpoint = new WeakMap<BalancerEndpoint, LinkedList<T>>();
+  readonly #byEndpoint = new WeakMap<K, LinkedList<T>>();
 
-  add(endpoint: BalancerEndpoint, item: T): IndexEntry {
+  get size(): number {
+    return this.#all.size;
+  }
+
+  add(endpoint: K, item: T): IndexEntry {
     let list = this.#byEndpoint.get(endpoint);
     if (list === undefined) this.#byEndpoint.set(endpoint, (list = new LinkedList()));
     const entry = new IndexEntry(item, list.add(item));
@@ -19,11 +26,11 @@ export class EndpointIndex<T extends Omit<EndpointUse, 'active'>> {
   }
 
   /** The current connections of an endpoint; they may change during the iteration. */
-  of(endpoint: BalancerEndpoint): readonly T[] {
+  of(endpoint: K): readonly T[] {
     return [...(this.#byEndpoint.get(endpoint) ?? [])];
   }
 
-  useOf(endpoint: BalancerEndpoint): EndpointUse {
+  useOf(endpoint: K): EndpointUse {
     const list = this.#byEndpoint.get(endpoint);
     let [bytesIn, bytesOut] = [0, 0];
     for (const item of list ?? []) {

@@ -1,4 +1,5 @@
 import { KpngError } from '../../errors.ts';
+import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { ConnectErrorCause } from '../counters.ts';
 import type { Protocol } from '../spec.ts';
 
@@ -51,8 +52,15 @@ export function timeoutError(timeoutMs: number): NodeJS.ErrnoException {
   return Object.assign(new Error(`no answer within ${timeoutMs} ms`), { code: 'ETIMEDOUT' });
 }
 
-/** The kernel chose the port of the endpoint for our side, so the socket was connected to itself. */
-export function selfConnectError(): NodeJS.ErrnoException {
+/**
+ * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
+ * there, the socket is connected to itself: clients would get their own bytes, and the endpoint not its port.
+ */
+export function selfConnectError(
+  local: { readonly address?: string | undefined; readonly port?: number | undefined },
+  { address, port }: BalancerEndpoint,
+): NodeJS.ErrnoException | undefined {
+  if (local.port !== port || local.address !== address) return undefined;
   const error = new Error('connected to itself: no process listens on the endpoint');
   return Object.assign(error, { code: 'ECONNREFUSED' });
 }

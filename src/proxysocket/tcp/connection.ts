@@ -1,8 +1,7 @@
 import type { BalancerEndpoint, Pick, PickRequest } from '../../roundrobin/endpoint.ts';
 import type { Family } from '../../util/family.ts';
-import type { PortRange } from '../../util/port-range.ts';
 import type { Deadline } from '../core/timers.ts';
-import { HalfCloseWatch, type TcpConnections, type Timed } from './connections.ts';
+import { HALF_CLOSE_LOOKS, type Queued, type TcpConnections } from './connections.ts';
 import {
   attemptFailed,
   countRejected,
@@ -28,7 +27,6 @@ import type { RelayAddresses } from '../events.ts';
 import type { ConnectionSnapshot } from '../inspect.ts';
 import type { Traffic } from '../spec.ts';
 import { addressText, publishEnded, publishStarted } from './publish.ts';
-import type { HeldClient } from './hold-queue.ts';
 import { parseProxyHeader, proxyHeader } from './proxy-protocol.ts';
 import type { ClientOwner, KnownAddress, RelayEnd, TcpClient, TcpDial } from './transport.ts';
 
@@ -51,10 +49,10 @@ const NONE: readonly BalancerEndpoint[] = [];
  * endpoint's kernel had accepted it, but no program has seen the client, so another endpoint may serve it. Once the
  * endpoint has been sent something, only the client can know whether that may be repeated.
  */
-export class TcpConnection implements ClientOwner, PickRequest, Timed {
+export class TcpConnection implements ClientOwner, PickRequest, Queued {
   traffic: Traffic = 'internal';
   heldSince: number | undefined = undefined;
-  hold: Deadline<HeldClient> | undefined = undefined;
+  hold: Queued['hold'] = undefined;
   tried = NONE;
   readonly owner: ServicePort;
   readonly family: Family;
@@ -72,7 +70,7 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
   #made = 0;
   #refused = NONE;
   /** Of the header, or of the attempt; only in these states. */
-  #deadline!: Deadline<Timed>;
+  #deadline!: Deadline<Queued>;
   /** While it is dialed or relayed to. */
   #endpoint!: BalancerEndpoint;
   #dial!: TcpDial;
@@ -81,9 +79,12 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
   #isRelayed = false;
   #since = 0;
   #addresses: RelayAddresses | undefined;
-  #grace: Deadline<Timed> | undefined;
-  #young: Deadline<Timed> | undefined;
-  #halfClose: HalfCloseWatch | undefined;
+  #grace: Deadline<Queued> | undefined;
+  #young: Deadline<Queued> | undefined;
+  #halfClose: Deadline<Queued> | undefined;
+  /** Bytes that had reached the peers at the last check of a half-closed relay, and checks since they last moved. */
+  #arrived = 0;
+  #idleLooks = 0;
 
   constructor(
     shared: TcpConnections,
@@ -110,10 +111,6 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
     return addressText(this.#remoteAddress());
   }
 
-  get servicePort(): string {
-    return this.owner.name;
-  }
-
   get bytesIn(): number {
     return this.socket.bytesIn;
   }
@@ -126,7 +123,8 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
     const state = this.#state;
     if (state === 'idle' || state === 'over') return undefined;
     const hasEndpoint = state === 'dialing' || state === 'relaying';
-    const since = state === 'relaying' ? this.#since : (this.hold ?? this.#deadline).since;
+    const since =
+      state === 'relaying' ? this.#since : (this.hold?.deadline ?? this.#deadline).since;
     return {
       servicePort: this.owner.name,
       protocol: 'TCP',
@@ -170,8 +168,11 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
   dialed(): void {
     if (this.#state !== 'dialing') return;
     const endpoint = this.#endpoint;
-    if (isSelfConnect(this.#dial, endpoint, this.#shared.kernelPorts)) {
-      this.dialFailed(selfConnectError());
+    const itself =
+      this.#shared.mayChoose(endpoint.port) &&
+      selfConnectError(this.#dial.localAddress(), endpoint);
+    if (itself) {
+      this.dialFailed(itself);
       return;
     }
     this.#deadline.remove();
@@ -215,11 +216,26 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
   }
 
   halfClosed(): void {
-    this.#halfClose = new HalfCloseWatch(this.#shared, this.socket);
+    // What is unsent costs two system calls.
+    this.#arrived = this.bytesIn + this.bytesOut;
+    this.#halfClose = this.#shared.halfClosed.add(this);
+  }
+
+  /**
+   * Resets a half-closed relay in which no bytes move any more: none was passed on, and the peer reads none that the
+   * system has yet to send. Checks are counted, so time in which the event loop was blocked is not. A new limit applies
+   * from the next check on.
+   */
+  look(): void {
+    const arrived = this.bytesIn + this.bytesOut - this.socket.unsent();
+    this.#idleLooks = arrived === this.#arrived ? this.#idleLooks + 1 : 0;
+    this.#arrived = arrived;
+    if (this.#idleLooks < HALF_CLOSE_LOOKS) this.#halfClose = this.#shared.halfClosed.add(this);
+    else this.socket.reset('half-close-timeout');
   }
 
   destroy(): void {
-    this.#shared.holds.end(this, 'destroyed');
+    this.#shared.endHold(this, 'destroyed');
     this.#reset('destroyed');
   }
 
@@ -246,7 +262,7 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
 
   clientGone(): void {
     if (this.#state !== 'held' && this.#state !== 'announced') return;
-    this.#shared.holds.end(this, 'client-gone');
+    this.#shared.endHold(this, 'client-gone');
     this.#reset('client-reset');
   }
 
@@ -330,7 +346,7 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
 
   #rejectOrHold(why: RejectReason): void {
     let reason: RejectReason | undefined = rejectReason(this.owner, this.traffic, why);
-    if (reason === 'no-endpoint' && !this.#isRelayed) reason = this.#shared.holds.enter(this);
+    if (reason === 'no-endpoint' && !this.#isRelayed) reason = this.#shared.hold(this);
     if (reason !== undefined) {
       this.reject(reason);
       return;
@@ -355,7 +371,7 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
     this.#grace?.remove();
     this.#young?.remove();
     this.#indexed?.remove();
-    this.#halfClose?.end();
+    this.#halfClose?.remove();
     const durationMs = this.#shared.clock.now() - this.#since;
     publishEnded(this.#addresses, this.socket, durationMs, reason);
   }
@@ -376,20 +392,4 @@ export class TcpConnection implements ClientOwner, PickRequest, Timed {
   #remoteAddress(): KnownAddress {
     return (this.#remote ??= this.socket.remoteAddress());
   }
-}
-
-/**
- * For an endpoint of this host, the kernel may choose the endpoint's port as our local port. If no process listens
- * there, TCP connects the socket to itself: clients would get their own bytes, and the endpoint not its port.
- * `kernelPorts`: those that the kernel chooses; undefined: any.
- */
-function isSelfConnect(
-  dial: TcpDial,
-  { address, port }: BalancerEndpoint,
-  kernelPorts: PortRange | undefined,
-): boolean {
-  if (kernelPorts !== undefined && (port < kernelPorts.first || port > kernelPorts.last))
-    return false;
-  const local = dial.localAddress();
-  return local.port === port && local.address === address;
 }

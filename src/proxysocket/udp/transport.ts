@@ -80,13 +80,9 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     return formatHostPort({ host: address, port });
   }
 
-  get servicePort(): string {
-    return this.owner.name;
-  }
-
   inspect(now: number): ConnectionSnapshot {
     return {
-      servicePort: this.servicePort,
+      servicePort: this.owner.name,
       protocol: 'UDP',
       client: this.remoteAddress,
       endpoint: this.endpoint.text,
@@ -129,13 +125,10 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
     this.host.failed(this, error);
   }
 
-  /**
-   * The socket is connected. Undefined: it is open now; else why not: it is connected to itself, since the endpoint is
-   * not there, and the kernel chose its port for our side.
-   */
+  /** The socket is connected. Undefined: it is open now; else why not: it is connected to itself. */
   protected connected(local: ClientAddress): Error | undefined {
-    const { port, address } = this.endpoint;
-    if (port === local.port && address === local.address) return selfConnectError();
+    const itself = selfConnectError(local, this.endpoint);
+    if (itself !== undefined) return itself;
     this.state = 'open';
     this.host.opened(this, local);
     return undefined;
