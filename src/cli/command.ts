@@ -7,17 +7,9 @@ import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
 import type { Activation } from '../util/activation.ts';
-import type { IgnoredFlags } from './flags/read.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { MisspeltVariable, GivenFlag } from './flags/read.ts';
-import {
-  type EffectiveSetting,
-  type FlagTable,
-  type FlagValues,
-  type RawValues,
-  pickValues,
-  prose,
-} from './flags/table.ts';
+import type { GivenFlag, IgnoredFlags, MisspeltVariable } from './flags/read.ts';
+import { type EffectiveSetting, type FlagTable, type FlagValues, prose } from './flags/table.ts';
 
 export const PROGRAM = 'kpng-userspace';
 
@@ -140,7 +132,8 @@ export function examples([text = '']: TemplateStringsArray): Examples {
 interface Command<Bound> extends CommandText {
   /** Whether it has or takes the state of the whole cluster, or of one node. */
   readonly scope: 'local' | 'global';
-  bind(raw: RawValues): Bound;
+  /** `values`: of its flags, and of others. */
+  bind(values: FlagValues<FlagTable>): Bound;
 }
 
 /** A source. To add one, define it in sources.ts and list it in registry.ts. */
@@ -193,8 +186,8 @@ export interface OtherLine {
   readonly fields: () => Fields;
   /** The configuration file; empty: none. */
   readonly configPath: string;
-  /** Reads the flags of the command and those of all commands. */
-  readonly read: () => RawValues;
+  /** Reads flags of the command, and checks all. */
+  readonly read: <Table extends FlagTable>(flags: Table) => FlagValues<Table>;
   /** Parses a source and a sink with these flags; no words: those of the configuration file. */
   readonly bindRun: (words: readonly string[], flags: readonly GivenFlag[]) => BoundCommand;
   /** Parses a whole command line, without the environment. */
@@ -225,8 +218,7 @@ function definer<Scope, Base extends object, Started, More extends readonly unkn
   ) => ({
     ...command,
     scope,
-    bind(raw: RawValues): Bound<Scope, Base, Started, More> {
-      const values = pickValues(command.flags, raw);
+    bind(values: FlagValues<Table>): Bound<Scope, Base, Started, More> {
       const options = command.read?.(values) ?? (values as unknown as Options);
       const { word, servesByDefault } = command;
       const start = (context: RunContext, ...more: More) =>

@@ -1,7 +1,7 @@
 import { type CommandText, type Examples, PROGRAM } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
 import { splitLine } from './flags/read.ts';
-import { defaultText, type FlagSpec, type FlagTable } from './flags/table.ts';
+import { defaultText, type FlagSpec, type FlagTable, isSwitch } from './flags/table.ts';
 import { ALL_FLAGS, fits, type Topic } from './parse.ts';
 import { REGISTRY } from './registry.ts';
 
@@ -122,9 +122,9 @@ function flagSections(table: FlagTable): HelpSection[] {
 }
 
 function flagLabel(name: string, { kind, short }: FlagSpec<unknown>): string {
-  const { bare, placeholder } = kind;
+  const { placeholder } = kind;
   const letter = short === undefined ? '    ' : `-${short}, `;
-  return `${letter}--${name}${bare === undefined ? ` <${placeholder}>` : `[=${placeholder}]`}`;
+  return `${letter}--${name}${isSwitch(kind) ? `[=${placeholder}]` : ` <${placeholder}>`}`;
 }
 
 /** The help of a flag with its other names and its default. */
@@ -207,7 +207,9 @@ export function answerQuery(args: readonly string[]): string {
 }
 
 function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: string): string {
-  const { choices, placeholder = '' } = flag?.kind ?? {};
+  if (flag === undefined) return '';
+  const { placeholder, schema } = flag.kind;
+  const choices = isSwitch(flag.kind) ? ['true', 'false'] : schema.enum;
   if (choices === undefined) return PATHS.has(placeholder) ? FILES : '';
   return matching(
     choices.map((choice) => [prefix + choice, '']),

@@ -72,7 +72,7 @@ export class LiveSettings {
       if (running === undefined) continue;
       if (running.text !== setting.text) {
         const { flag, origin } = setting;
-        const field = origin.kind === 'file' ? origin.field : setting.field;
+        const { field = setting.field } = origin;
         const change = { flag, field, from: running.text, to: setting.text };
         (setting.live ? changed : refused).push(change);
         if (!setting.live) continue;

@@ -13,13 +13,7 @@ import {
   tooMany,
   usage,
 } from './flags/read.ts';
-import {
-  effectiveSettings,
-  type FlagSpec,
-  type FlagTable,
-  pickValues,
-  variableOf,
-} from './flags/table.ts';
+import { type FlagSpec, type FlagTable, variableOf } from './flags/table.ts';
 import { REGISTRY } from './registry.ts';
 
 const { sources, sinks, others, hints } = REGISTRY;
@@ -88,12 +82,14 @@ export function parse(
     flags,
     fields: configurableFlags,
     configPath: config?.path ?? '',
-    read: () => {
-      const table = { ...GLOBAL_FLAGS, ...other.flags };
+    read: (own) => {
+      const table = { ...GLOBAL_FLAGS, ...own };
       ignoredFlags(flags, table);
-      return other.readsSettings === true
-        ? readFlags(flags, table, env, config)
-        : readFlags(flags, table);
+      const { values } =
+        other.readsSettings === true
+          ? readFlags(flags, table, env, config)
+          : readFlags(flags, table);
+      return values;
     },
     bindRun: (named, given) =>
       bindRun(readTopic(named.length > 0 ? named : (config?.command ?? [])), given, env, config),
@@ -113,8 +109,7 @@ export function parseRun(...given: Parameters<typeof parse>): BoundCommand {
 function refuseUnknown(flags: readonly GivenFlag[]): void {
   for (const { name } of flags) {
     if (Object.hasOwn(ALL_FLAGS, name) || FOREIGN_FLAGS.has(name)) continue;
-    const meant = closest(name, Object.keys(ALL_FLAGS));
-    const hint = meant === undefined ? '' : ` (did you mean --${meant}?)`;
+    const hint = suggestion(name, Object.keys(ALL_FLAGS), '--');
     throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
   }
 }
@@ -131,9 +126,8 @@ function bindRun(
   if (sink === undefined) throw usage(`${source.word}: no backend was named`);
   const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
   const ignored = ignoredFlags(flags, table);
-  const raw = readFlags(flags, table, env, config);
-  const globals = pickValues(GLOBAL_FLAGS, raw);
-  checkObserve(globals);
+  const { values, settings } = readFlags(flags, table, env, config);
+  checkObserve(values);
   const command = topicWords(topic);
   const idle = [...(config?.settings.values() ?? [])]
     .filter(({ flag }) => !Object.hasOwn(table, flag))
@@ -141,11 +135,11 @@ function bindRun(
       return { line, column: 1, field, message: `has no effect on ${command.join(' ')}` };
     });
   return {
-    source: source.bind(raw),
-    sink: sink.bind(raw),
-    globals,
+    source: source.bind(values),
+    sink: sink.bind(values),
+    globals: values,
     command,
-    settings: effectiveSettings(table, raw),
+    settings: settings.filter(({ flag }) => flag !== 'config'),
     warnings: [...(config?.warnings ?? []), ...idle],
     misspelt: misspeltVariables(env, Object.keys(ALL_FLAGS)),
     ignored,
@@ -248,7 +242,7 @@ function unknownCommand(word: string): Error {
   if (word === 'to-local' || sinks.some((sink) => sink.word === word)) {
     return usage(`${word} needs a source before it: ${wordList(sources)}`);
   }
-  const meant = suggestion(word, [...sources, ...others, { word: 'help' }]);
+  const meant = suggestion(word, [...[...sources, ...others].map((each) => each.word), 'help']);
   return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${wordList(sources)}`);
 }
 
@@ -259,15 +253,16 @@ function unknownSink(word: string): Error {
   if (sources.some((source) => source.word === word)) {
     return usage(`${word} is a second source; ${known}`);
   }
-  return usage(`unknown backend ${JSON.stringify(word)}${suggestion(word, sinks)}; ${known}`);
+  const meant = suggestion(
+    word,
+    sinks.map((sink) => sink.word),
+  );
+  return usage(`unknown backend ${JSON.stringify(word)}${meant}; ${known}`);
 }
 
-function suggestion(word: string, commands: readonly { readonly word: string }[]): string {
-  const found = closest(
-    word,
-    commands.map((command) => command.word),
-  );
-  return found === undefined ? '' : ` (did you mean ${found}?)`;
+function suggestion(word: string, known: readonly string[], prefix = ''): string {
+  const meant = closest(word, known);
+  return meant === undefined ? '' : ` (did you mean ${prefix}${meant}?)`;
 }
 
 function wordList(commands: readonly { readonly word: string }[]): string {

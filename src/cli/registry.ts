@@ -4,7 +4,7 @@ import { examples, paragraphs, type OtherCommand, type Registry } from './comman
 import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { text } from './flags/kinds.ts';
 import { atMost, usage } from './flags/read.ts';
-import { flag, group, pickValues } from './flags/table.ts';
+import { flag, group } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/spec.ts';
 import {
   toCallout,
@@ -31,7 +31,7 @@ const cleanup: OtherCommand = {
   readsSettings: true,
   bind({ operands, read }) {
     atMost(0, operands, 'cleanup');
-    const targets = pickValues(CLEANUP_FLAGS, read());
+    const targets = read(CLEANUP_FLAGS);
     return async (streams) => (await import('./cleanup.ts')).cleanup({ targets, ...streams });
   },
 };
@@ -61,7 +61,7 @@ const service: OtherCommand = {
     if (extra.length > 0) {
       throw usage(`service ${verb}: write "--" before the command line of the service`);
     }
-    const values = pickValues(SERVICE_FLAGS, read());
+    const values = read(SERVICE_FLAGS);
     if (values.winsw !== '' && found !== 'install') {
       throw usage('--winsw is for service install; WinSW does the rest');
     }
@@ -103,7 +103,7 @@ const config: OtherCommand = {
       const [file] = operands;
       if (file === undefined) throw usage('name the file: config validate FILE');
       atMost(1, operands, form);
-      line.read();
+      line.read({});
       return async (streams) => {
         const { validateConfig } = await import('./validate.ts');
         return validateConfig(file, line, streams);
@@ -145,7 +145,7 @@ const validate: OtherCommand = {
     const [file] = operands;
     if (file === undefined) throw usage('name the file: validate STATE_FILE');
     atMost(1, operands, 'validate');
-    const { nodeName } = pickValues(VALIDATE_FLAGS, read());
+    const { nodeName } = read(VALIDATE_FLAGS);
     return async (streams) => {
       const { validateState } = await import('./validate.ts');
       return validateState(file, nodeName, streams);
@@ -172,7 +172,7 @@ const completion: OtherCommand = {
     const shell = SHELLS.find((each) => each === operands[0]);
     if (shell === undefined) throw usage(`completion: expected one of ${SHELLS.join(', ')}`);
     atMost(1, operands, shell);
-    read();
+    read({});
     return ({ stdout }) => {
       stdout.write(packageText(`completion/kpng-userspace.${shell}`, 'assets/'));
       return Promise.resolve(0);
@@ -188,7 +188,7 @@ const version: OtherCommand = {
   flags: {},
   bind({ operands, read }) {
     atMost(0, operands, 'version');
-    read();
+    read({});
     return ({ stdout }) => {
       const { platform, arch, versions } = process;
       const engine = `node: ${versions.node}\nv8: ${versions.v8}`;

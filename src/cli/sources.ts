@@ -172,7 +172,7 @@ export const fileSource = defineGlobalSource({
     file --input state.yaml to-local to-userspace # proxies the services of state.yaml
     file -i state.yaml to-json --node-name node-1 # prints the local view of node-1`,
   flags: group('Source: file', {
-    input: flag(path(), 'globalv1-state.yaml', { short: 'i' })`The state file.`,
+    input: flag(path, 'globalv1-state.yaml', { short: 'i' })`The state file.`,
   }),
   async start({ input }) {
     const { FileSource } = await import('../file/source.ts');

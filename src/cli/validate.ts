@@ -11,7 +11,7 @@ import { escapeControls, escapeLines } from '../util/terminal-text.ts';
 import { print, counted, table, type Column, type OutputForm } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
 import { unknownNode } from './flags/backend.ts';
-import { originText, type EffectiveSetting } from './flags/table.ts';
+import type { EffectiveSetting } from './flags/table.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
 
@@ -88,7 +88,7 @@ function printLine(stream: Writable, text: string): void {
 const COLUMNS: Column<EffectiveSetting>[] = [
   { title: 'SETTING', cell: ({ flag }) => `--${flag}` },
   { title: 'VALUE', cell: ({ text }) => text || '-' },
-  { title: 'FROM', cell: ({ origin }) => originText(origin) },
+  { title: 'FROM', cell: ({ origin }) => origin.text },
 ];
 
 /** Prints the settings of a command, and where each comes from. Returns the exit code. */
@@ -108,7 +108,7 @@ export async function printConfig(
     return 0;
   }
   const list = settings.map(({ flag, field, value, origin, live }) => {
-    return { flag, field, value, from: originText(origin), live };
+    return { flag, field, value, from: origin.text, live };
   });
   const value = { command: command.join(' '), settings: list };
   await print(value, table(COLUMNS, settings), output, stdout);
@@ -119,7 +119,7 @@ export async function printConfig(
 function asYaml(settings: readonly EffectiveSetting[], command: readonly string[]): string {
   const lines = settings.map(({ field, value, origin }) => {
     // JSON is YAML.
-    return `${field}: ${JSON.stringify(value)} # ${originText(origin)}\n`;
+    return `${field}: ${JSON.stringify(value)} # ${origin.text}\n`;
   });
   return [
     `apiVersion: ${OWN_API_VERSION}\n`,

@@ -1,6 +1,6 @@
 import { captureLog } from '../support/captured-log.ts';
 import { runCli, startCli } from '../support/cli.ts';
-import { userspaceOptions } from '../support/command-lines.ts';
+import { defaultsOf, userspaceOptions } from '../support/command-lines.ts';
 import * as objects from '../support/fake-api/objects.ts';
 import { type FakeApi, startFakeApi } from '../support/fake-api/server.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
@@ -12,7 +12,6 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
-import { pickValues } from '../../src/cli/flags/table.ts';
 import { startUserspace } from '../../src/cli/sinks/userspace-runtime.ts';
 import { Activation } from '../../src/util/activation.ts';
 
@@ -101,7 +100,7 @@ async function userspace(t: Test, flags: string, ...ports: readonly number[]) {
   const line = `--portal none --engine node --nodeport-addresses 127.0.0.0/8 ${flags}`;
   const running = await startUserspace(userspaceOptions(line), {
     log,
-    globals: pickValues(GLOBAL_FLAGS, new Map()),
+    globals: defaultsOf(GLOBAL_FLAGS),
     stdout: process.stdout,
     nodeName: 'n1',
     activation: Activation.immediate(),

@@ -6,7 +6,6 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
 import { CLEANUP_FLAGS, type CleanupTargets } from '../../src/cli/flags/backend.ts';
-import { pickValues } from '../../src/cli/flags/table.ts';
 import { type Current, removeStaleRules } from '../../src/cli/sinks/rule-portals.ts';
 import type { Command, Exec } from '../../src/portal/exec.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
@@ -14,7 +13,7 @@ import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
 import { AddressLedger, ledgerPath } from '../../src/portal/windows/ledger.ts';
 import { captureLog } from '../support/captured-log.ts';
-import { userspaceOptions } from '../support/command-lines.ts';
+import { defaultsOf, userspaceOptions } from '../support/command-lines.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
 import { FakeIptables } from '../support/fake-iptables.ts';
 import { FakeIp } from '../support/fake-ip.ts';
@@ -84,7 +83,7 @@ class Host {
   }
 }
 
-const NAMES: CleanupTargets = pickValues(CLEANUP_FLAGS, new Map());
+const NAMES: CleanupTargets = defaultsOf(CLEANUP_FLAGS);
 
 async function clean(exec: Exec, targets: CleanupTargets, windows?: NodeJS.ProcessEnv) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];

@@ -9,7 +9,6 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
-import { originText } from '../../src/cli/flags/table.ts';
 import { configz, LiveSettings } from '../../src/cli/live-settings.ts';
 import { configPathOf, configurableFlags } from '../../src/cli/parse.ts';
 import { CONFIG_LIMITS } from '../../src/config/fields.ts';
@@ -101,7 +100,7 @@ t.test('applies live settings, reports the others, and knows which are in force'
   const shown = new Map(live.settings.map((each) => [each.flag, each]));
   t.match(shown.get('v'), { text: '3' });
   t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
-  t.equal(originText(shown.get('drain-delay')?.origin ?? { kind: 'default' }), 'flag');
+  t.equal(shown.get('drain-delay')?.origin.text, 'flag');
   // Fields that vanish go back to their defaults.
   const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
   t.same(

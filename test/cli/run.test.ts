@@ -1,3 +1,4 @@
+import { defaultsOf } from '../support/command-lines.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { tableRows } from '../support/markdown.ts';
@@ -14,7 +15,7 @@ import type { Test } from 'tap';
 import type { ProxySubject } from '../../src/admin/subject.ts';
 import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
-import { effectiveSettings, pickValues } from '../../src/cli/flags/table.ts';
+import { readFlags } from '../../src/cli/flags/read.ts';
 import {
   CONSOLE_CLOSED_MS,
   drain,
@@ -74,9 +75,8 @@ async function setup(t: Test, options: Setup = {}) {
     start: async () => options.startSink?.() ?? running,
   };
   const healthzBindAddress = { host: '127.0.0.1', port: 0 };
-  const defaults = pickValues(GLOBAL_FLAGS, new Map());
+  const defaults = defaultsOf(GLOBAL_FLAGS);
   const globals = { ...defaults, healthzBindAddress, adminSocket: '' };
-  const given = { value: undefined, origin: { kind: 'flag', written: '' } } as const;
   const ended = run({
     source,
     sink,
@@ -86,13 +86,10 @@ async function setup(t: Test, options: Setup = {}) {
     stdout: new PassThrough(),
     hangUp: { withinMs: CONSOLE_CLOSED_MS },
     command: [],
-    settings: effectiveSettings(
+    settings: readFlags(
+      ['healthz-bind-address', 'admin-socket'].map((name) => ({ name, written: '', text: '' })),
       GLOBAL_FLAGS,
-      new Map([
-        ['healthz-bind-address', given],
-        ['admin-socket', given],
-      ]),
-    ),
+    ).settings,
   });
   t.teardown(() => process.emit('SIGTERM', 'SIGTERM'));
   const told = (msg: string): Promise<void> => until(() => captured.messages().includes(msg));

@@ -2,6 +2,8 @@
 import type { BoundCommand } from '../../src/cli/command.ts';
 import { parse, parseRun } from '../../src/cli/parse.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
+import { readFlags } from '../../src/cli/flags/read.ts';
+import type { FlagTable, FlagValues } from '../../src/cli/flags/table.ts';
 import type { ConfigFile } from '../../src/config/file.ts';
 import { KpngError } from '../../src/errors.ts';
 
@@ -41,4 +43,8 @@ export function refused(
 /** The options of to-userspace, or another backend with the same. */
 export function userspaceOptions(flags: string, backend = 'to-userspace'): UserspaceOptions {
   return run(`local ${backend} ${flags}`).sink.options as UserspaceOptions;
+}
+
+export function defaultsOf<Table extends FlagTable>(table: Table): FlagValues<Table> {
+  return readFlags([], table).values;
 }

@@ -1,7 +1,7 @@
 import { ABOUT, flagHelp, helpSections, type HelpSection } from '../../src/cli/help.ts';
 import { PROGRAM, type Registry } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
-import type { FlagSpec, FlagTable } from '../../src/cli/flags/table.ts';
+import { type FlagSpec, type FlagTable, isSwitch } from '../../src/cli/flags/table.ts';
 
 export interface ManPageOptions {
   readonly version: string;
@@ -67,9 +67,8 @@ function flags(table: FlagTable): string[] {
 }
 
 function label(name: string, { kind, short, aliases = [] }: FlagSpec<unknown>): string {
-  const { bare, placeholder } = kind;
-  const value =
-    bare === undefined ? ` \\fI${escape(placeholder)}\\fR` : `[=${escape(placeholder)}]`;
+  const placeholder = escape(kind.placeholder);
+  const value = isSwitch(kind) ? `[=${placeholder}]` : ` \\fI${placeholder}\\fR`;
   const long = [name, ...aliases].map((each) => `--${each}`);
   const names = short === undefined ? long : [`-${short}`, ...long];
   return `${names.map((each) => `\\fB${escape(each)}\\fR`).join(', ')}${value}`;

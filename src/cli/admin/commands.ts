@@ -4,13 +4,15 @@ import { examples, type OtherCommand } from '../command.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
 import { choice, duration, integer, text, toggle } from '../flags/kinds.ts';
 import { atMost, usage } from '../flags/read.ts';
-import { flag, group, pickValues, prose } from '../flags/table.ts';
+import { flag, group, prose } from '../flags/table.ts';
 import { OUTPUT_FORMS } from './layout.ts';
 import type { AdminRequest } from './run.ts';
 
 /** Flags of every command that queries a running proxy. */
 const CLIENT_FLAGS = group('Proxy', {
-  socket: flag(text('path'), '', { defaultText: 'that of --admin-socket' })`
+  socket: flag<string | undefined>(text('path'), undefined, {
+    defaultText: 'that of --admin-socket',
+  })`
     Admin socket of the proxy, or its named pipe on Windows.`,
 });
 
@@ -29,7 +31,7 @@ const LIST_FLAGS = group('Output', {
   state: flag(choice(['all', 'traffic', 'problems', ...SERVICE_STATES]), 'all')`
     Only service ports in use (traffic), not ok (problems), or in one state.`,
   sort: flag(choice(SORT_KEYS), 'name')`Sort order: the largest first, names from A.`,
-  reverse: flag(toggle(), false)`Reverse the order.`,
+  reverse: flag(toggle, false)`Reverse the order.`,
 });
 
 const LIMIT_FLAGS = group('Output', {
@@ -61,13 +63,10 @@ function admin({ description, operand, request, ...command }: AdminText): OtherC
     readsSettings: true,
     bind({ operands, read }) {
       atMost(operand === undefined ? 0 : 1, operands, word);
-      const raw = read();
-      const flags: Flags = pickValues(table, raw);
+      const flags = read({ ...GLOBAL_FLAGS, ...CLIENT_FLAGS, ...table });
       const asked = request?.(operands[0] ?? '', flags) ?? { operation: word };
       // Without --socket: the process that this environment and configuration file would start.
-      const socket = raw.has('socket')
-        ? String(flags['socket'])
-        : pickValues(GLOBAL_FLAGS, raw).adminSocket;
+      const { socket = flags.adminSocket } = flags;
       return async (streams) => {
         const { runAdmin } = await import('./run.ts');
         return runAdmin(asked, socket, flags, streams);
@@ -150,7 +149,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         ...group('Output', {
           interval: flag(duration(500), 2000)`
             Refresh interval. The proxy updates its rates every two seconds.`,
-          once: flag(toggle(), false)`
+          once: flag(toggle, false)`
             Print one screen as plain text and exit; the default without a terminal.`,
         }),
       },
@@ -170,7 +169,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         ...SHOW_FLAGS,
         ...ENDPOINT_FLAGS,
         ...group('Output', {
-          all: flag(toggle(), false)`The whole process: every service and endpoint.`,
+          all: flag(toggle, false)`The whole process: every service and endpoint.`,
         }),
       },
       examples: examples`

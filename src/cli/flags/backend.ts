@@ -46,7 +46,7 @@ export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
     Name of the nftables table for the rules. Two proxies on one host need different ones.`,
   'portal-chain-prefix': flag(text('name', checkPrefix), DEFAULT_PREFIX)`
     Prefix of the names of the iptables chains for the rules. Two proxies on one host need different ones.`,
-  'portal-mark': flag(markBits(), DEFAULT_ROUTE.mark)`
+  'portal-mark': flag(markBits, DEFAULT_ROUTE.mark)`
     Bits of the packet mark of --portal transparent; no other program may set or match them.`,
   'portal-route-table': flag(integer(1, 0xffffffff), DEFAULT_ROUTE.table)`
     Number of the routing table of --portal transparent, which delivers marked packets to this host.`,
@@ -71,7 +71,7 @@ export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
 export const CLEANUP_FLAGS = {
   ...PORTAL_NAME_FLAGS,
   ...group(ADDRESSES, {
-    'kube-proxy-userspace': flag(toggle(), false)`
+    'kube-proxy-userspace': flag(toggle, false)`
       Also remove the iptables chains that kube-proxy left in its userspace mode. Stop kube-proxy first.`,
     'portal-interface': flag(text('name'), '')`
       Interface to remove service addresses from. Empty: every interface.`,

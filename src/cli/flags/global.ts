@@ -22,12 +22,12 @@ export const GLOBAL_FLAGS = {
   }),
   ...group(HEALTH, {
     'metrics-bind-address': flag<HostPort | undefined>(
-      listenAddress(),
+      listenAddress,
       { host: '127.0.0.1', port: 10_249 },
       { aliases: ['exportMetrics'] },
     )`
       Listen address for /metrics, /proxyMode and /configz. Empty or 0: not served.`,
-    'healthz-bind-address': flag<HostPort | undefined>(listenAddress(), {
+    'healthz-bind-address': flag<HostPort | undefined>(listenAddress, {
       host: '0.0.0.0',
       port: 10_256,
     })`
@@ -42,9 +42,9 @@ export const GLOBAL_FLAGS = {
       Who may read metrics from other hosts. delegated: clients send a bearer token, which the cluster
       authenticates (TokenReview) and authorizes for the path (SubjectAccessReview); needs --metrics-tls-crt.
       Probes need no token.`,
-    'metrics-per-endpoint': flag(toggle(), false)`
+    'metrics-per-endpoint': flag(toggle, false)`
       Also count connections, bytes and errors of each endpoint. The page grows with the number of endpoints.`,
-    'metrics-exemplars': flag(toggle(), false)`
+    'metrics-exemplars': flag(toggle, false)`
       In OpenMetrics, name the endpoint that failed last beside each count of failed attempts to connect.`,
     'authentication-kubeconfig': flag(text('path'), '', { env: 'KUBECONFIG' })`
       Kubeconfig file of the cluster that reviews tokens. Empty: the service account of the pod.`,
@@ -63,7 +63,7 @@ export const GLOBAL_FLAGS = {
         '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
     })`
       Unix socket, accessible to its owner only, for the commands of a running proxy. Empty: none.`,
-    'status-bind-address': flag<HostPort | undefined>(listenAddress(), undefined)`
+    'status-bind-address': flag<HostPort | undefined>(listenAddress, undefined)`
       Listen address for the read-only status page. :8090 listens on loopback only; any client that reaches
       another address can read it. Empty or 0: not served.`,
   }),

@@ -1,13 +1,13 @@
-import { parseArgs, type ParseArgsConfig } from 'node:util';
 import type { ConfigFile } from '../../config/file.ts';
 import { KpngError, messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
 import {
   type FlagSpec,
   type FlagTable,
-  labelOf,
+  type FlagValues,
+  isSwitch,
   type Origin,
-  type RawValues,
+  settingOf,
   variableOf,
 } from './table.ts';
 
@@ -27,126 +27,124 @@ export interface IgnoredFlags {
   readonly why: string;
 }
 
-const LOG = 'the log goes to standard error; use -v and --logging-format';
-const PACKETS = 'no packets are rewritten; --portal selects how clients reach the proxy';
-const CONNTRACK = 'connections end in the proxy and need no conntrack settings';
-const LOCAL =
-  'pods are recognized by --cluster-cidr and, with the source kube, the podCIDRs of the node';
-const API = 'three watches need no rate limit and no resync';
-
-const SWITCHES: Readonly<Record<string, string>> = {
-  [LOG]:
-    'logtostderr alsologtostderr one-output skip-headers skip-log-headers add-dir-header ' +
-    'log-json-split-stream log-text-split-stream',
-  [PACKETS]:
-    'masquerade-all iptables-localhost-nodeports ipvs-strict-arp enable-dsr forward-healthcheck-vip',
-  [CONNTRACK]: 'conntrack-tcp-be-liberal',
-  'addresses that cannot be bound are retried and reported by health': 'bind-address-hard-fail',
-  'there are no profiling pages': 'profiling',
-};
-
-const VALUES: Readonly<Record<string, string>> = {
-  [LOG]:
-    'stderrthreshold vmodule log-dir log-file log-file-max-size log-backtrace-at log-flush-frequency ' +
-    'log-json-info-buffer-size log-text-info-buffer-size',
-  [PACKETS]:
-    'iptables-masquerade-bit iptables-sync-period iptables-min-sync-period ipvs-exclude-cidrs ' +
-    'ipvs-min-sync-period ipvs-scheduler ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ' +
-    'ipvs-udp-timeout nftables-masquerade-bit nftables-sync-period nftables-min-sync-period ' +
-    'network-name root-hnsendpoint-name source-vip',
-  [CONNTRACK]:
-    'conntrack-max-per-core conntrack-min conntrack-tcp-timeout-close-wait ' +
-    'conntrack-tcp-timeout-established conntrack-udp-timeout conntrack-udp-timeout-stream',
-  [LOCAL]: 'detect-local-mode pod-bridge-interface pod-interface-name-prefix',
-  [API]: 'kube-api-burst kube-api-content-type kube-api-qps config-sync-period',
+/** By the reason why they have no effect; `?` marks boolean flags. */
+const IGNORED: Readonly<Record<string, string>> = {
+  'the log goes to standard error; use -v and --logging-format':
+    'logtostderr? alsologtostderr? one-output? skip-headers? skip-log-headers? add-dir-header? ' +
+    'log-json-split-stream? log-text-split-stream? stderrthreshold vmodule log-dir log-file ' +
+    'log-file-max-size log-backtrace-at log-flush-frequency log-json-info-buffer-size ' +
+    'log-text-info-buffer-size',
+  'no packets are rewritten; --portal selects how clients reach the proxy':
+    'masquerade-all? iptables-localhost-nodeports? ipvs-strict-arp? enable-dsr? ' +
+    'forward-healthcheck-vip? iptables-masquerade-bit iptables-sync-period ' +
+    'iptables-min-sync-period ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ' +
+    'ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout ipvs-udp-timeout ' +
+    'nftables-masquerade-bit nftables-sync-period nftables-min-sync-period network-name ' +
+    'root-hnsendpoint-name source-vip',
+  'connections end in the proxy and need no conntrack settings':
+    'conntrack-tcp-be-liberal? conntrack-max-per-core conntrack-min ' +
+    'conntrack-tcp-timeout-close-wait conntrack-tcp-timeout-established conntrack-udp-timeout ' +
+    'conntrack-udp-timeout-stream',
+  'pods are recognized by --cluster-cidr and, with the source kube, the podCIDRs of the node':
+    'detect-local-mode pod-bridge-interface pod-interface-name-prefix',
+  'three watches need no rate limit and no resync':
+    'kube-api-burst kube-api-content-type kube-api-qps config-sync-period',
+  'addresses that cannot be bound are retried and reported by health': 'bind-address-hard-fail?',
+  'there are no profiling pages': 'profiling?',
   'there are no feature gates': 'feature-gates',
   'no metrics are hidden': 'show-hidden-metrics-for-version',
 };
 
-const always = (): boolean => true;
+/** The same, by what to use instead. */
+const REFUSED: Readonly<Record<string, string>> = {
+  'use the command cleanup': 'cleanup?',
+  'no step needs privileges of its own': 'init-only?',
+  'use config print --output yaml': 'write-config-to',
+  'use the command service': 'windows-service?',
+};
+
+const MODE =
+  'this program proxies in userspace only; leave the flag out and select with --portal how clients ' +
+  'reach the proxy';
 
 /** By name, with dashes; klog's spelling with underscores is equivalent. */
-export const FOREIGN_FLAGS: ReadonlyMap<string, ForeignFlag> = new Map<string, ForeignFlag>([
-  ...named(SWITCHES, true),
-  ...named(VALUES, false),
-  [
-    'proxy-mode',
-    {
-      isSwitch: false,
-      why:
-        'this program proxies in userspace only; leave the flag out and select with --portal how clients ' +
-        'reach the proxy',
-      refuses: (mode) => mode !== '' && mode !== 'userspace',
-    },
-  ],
-  ['cleanup', { isSwitch: true, why: 'use the command cleanup', refuses: always }],
-  ['init-only', { isSwitch: true, why: 'no step needs privileges of its own', refuses: always }],
-  ['write-config-to', { isSwitch: false, why: 'use config print --output yaml', refuses: always }],
-  ['windows-service', { isSwitch: true, why: 'use the command service', refuses: always }],
+export const FOREIGN_FLAGS: ReadonlyMap<string, ForeignFlag> = new Map([
+  ...foreign(IGNORED),
+  ...foreign({ [MODE]: 'proxy-mode' }, (mode) => mode !== '' && mode !== 'userspace'),
+  ...foreign(REFUSED, () => true),
 ]);
 
-function named(
+function foreign(
   names: Readonly<Record<string, string>>,
-  isSwitch: boolean,
+  refuses?: (value: string) => boolean,
 ): [string, ForeignFlag][] {
   return Object.entries(names).flatMap(([why, list]) =>
-    list.split(' ').map((name): [string, ForeignFlag] => [name, { isSwitch, why }]),
+    list.split(' ').map((name): [string, ForeignFlag] => {
+      const flag = { isSwitch: name.endsWith('?'), why, ...(refuses && { refuses }) };
+      return [name.replace('?', ''), flag];
+    }),
   );
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Reads the flags of a table. A flag that is not given takes its value from the environment, then from the configuration file.
- * Throws a usage error that names the flag, the variable or the field.
+ * Reads the flags of a table. A flag that is not given takes its value from the environment, then from the configuration file,
+ * else its default. Throws a usage error that names the flag, the variable or the field.
  */
-export function readFlags(
+export function readFlags<Table extends FlagTable>(
   given: readonly GivenFlag[],
-  table: FlagTable,
+  table: Table,
   env: Environment = {},
   config?: ConfigFile,
-): RawValues {
-  const values = new Map<string, { value: unknown; origin: Origin }>();
-  for (const [name, spec] of Object.entries(table)) {
-    for (const { text, written } of given.filter((each) => each.name === name)) {
-      if (text === undefined) {
-        throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
-      }
-      const value = convert(written, spec, text);
-      const earlier = values.get(name);
-      const merged = earlier && spec.kind.merge?.(earlier.value, value);
-      values.set(name, { value: merged ?? value, origin: { kind: 'flag', written } });
-    }
-    if (values.has(name)) continue;
-    const found = fallback(name, spec, env, config);
-    if (found === undefined) continue;
-    const { origin } = found;
-    const label = labelOf(origin) + (origin.kind === 'env' ? ` (for --${name})` : '');
-    values.set(name, { value: convert(label, spec, found.text), origin });
-  }
-  return values;
+) {
+  const found = Object.entries(table).map(([name, spec]) => {
+    const { value, origin } = readFlag(name, spec, given, env, config);
+    return { value, setting: settingOf(name, spec, value, origin) };
+  });
+  const values = found.map(({ value, setting }) => [setting.field, value]);
+  return {
+    values: Object.fromEntries(values) as FlagValues<Table>,
+    settings: found.map(({ setting }) => setting),
+  };
 }
 
-/** What sets a flag that the command line does not. */
-function fallback(
+function readFlag(
   name: string,
   spec: FlagSpec<unknown>,
+  given: readonly GivenFlag[],
   env: Environment,
   config: ConfigFile | undefined,
-): { readonly text: string; readonly origin: Origin } | undefined {
+): { readonly value: unknown; readonly origin: Origin } {
+  const values = given
+    .filter((each) => each.name === name)
+    .map(({ text, written }) => {
+      if (text !== undefined) return parse(written, spec, text);
+      throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
+    });
+  if (values.length > 0) {
+    const value = spec.kind.joins === true ? values.flat() : values.at(-1);
+    return { value, origin: { kind: 'flag', text: 'flag' } };
+  }
   for (const variable of [variableOf(name), spec.env ?? '']) {
     const text = env[variable];
-    if (text !== undefined) return { text, origin: { kind: 'env', variable } };
+    if (text === undefined) continue;
+    const value = parse(`${variable} (for --${name})`, spec, text);
+    return { value, origin: { kind: 'env', text: `environment ${variable}` } };
   }
   const setting = config?.settings.get(name);
-  if (config === undefined || setting === undefined) return undefined;
-  const { text, field, line } = setting;
-  return { text, origin: { kind: 'file', path: config.path, line, field } };
+  if (config === undefined || setting === undefined) {
+    return { value: spec.default, origin: { kind: 'default', text: 'default' } };
+  }
+  const { field, text } = setting;
+  const line = `${config.path}:${setting.line}`;
+  const value = parse(`${line}: ${field}`, spec, text);
+  return { value, origin: { kind: 'file', text: `${line} (${field})`, field } };
 }
 
-function convert(label: string, spec: FlagSpec<unknown>, text: string): unknown {
+function parse(label: string, { kind }: FlagSpec<unknown>, text: string): unknown {
   try {
-    return spec.kind.parse(text);
+    return kind.parse(text);
   } catch (error) {
     throw usage(`${label} ${JSON.stringify(text)}: ${messageOf(error)}`);
   }
@@ -201,83 +199,58 @@ export interface GivenFlag {
 export interface SplitLine {
   /** Arguments that are not flags, in order: `file`, `to-userspace`. */
   readonly words: readonly string[];
+  /** Those after `--`. */
   readonly rest: readonly string[];
   readonly flags: readonly GivenFlag[];
   readonly help: boolean;
 }
 
 /**
- * Splits a command line with `util.parseArgs`. The table distinguishes flags with a value from those without, so flags
- * may stand before, between and after the words. As in Go, long flags may have one dash, and one-letter flags a
- * value after `=`.
+ * Splits a command line. The table distinguishes flags with a value from those without, so flags may stand before,
+ * between and after the words. As in Go, long flags may have one dash, and one-letter flags a value after `=`.
  */
 export function splitLine(argv: readonly string[], table: FlagTable): SplitLine {
-  const { options, names } = optionsOf(table);
-  const end = argv.indexOf('--');
-  const args = argv.map((arg, index) =>
-    end === -1 || index < end ? doubleDashed(arg, names) : arg,
-  );
-  const { tokens } = parseArgs({ args, options, strict: false, tokens: true });
+  const known = knownFlags(table);
+  const end = argv.includes('--') ? argv.indexOf('--') : argv.length;
+  const args = argv.slice(0, end);
   const words: string[] = [];
-  const rest: string[] = [];
   const flags: GivenFlag[] = [];
-  let help = false;
-  let isRest = false;
-  for (const token of tokens) {
-    if (token.kind === 'option-terminator') isRest = true;
-    else if (token.kind === 'positional') (isRest ? rest : words).push(token.value);
-    else if (token.name === 'help') help = true;
-    else {
-      const name = names.get(token.name) ?? token.name;
-      const bare = Object.hasOwn(table, name) ? table[name]?.kind.bare : 'true';
-      flags.push({ name, written: token.rawName, text: valueOf(token, bare) });
+  for (let arg = args.shift(); arg !== undefined; arg = args.shift()) {
+    const [, dashes = '', written = '', inline] = /^(--?)(.[^=]*)(?:=(.*))?$/s.exec(arg) ?? [];
+    const letter = dashes === '-' && !known.has(written) ? known.get(written.charAt(0)) : undefined;
+    if (dashes === '') {
+      words.push(arg);
+    } else if (letter !== undefined) {
+      flags.push({ name: letter.name, written: `--${letter.name}`, text: arg.slice(2) });
+    } else {
+      const { name, alone } = known.get(written) ?? { name: written, alone: 'true' };
+      const next = inline ?? alone ?? args.shift();
+      // A flag with a forgotten value must not consume the next flag. A lone dash and negative numbers are values.
+      const isForgotten = inline === undefined && /^-[^\d.]/.test(next ?? '');
+      const text = isForgotten ? undefined : next;
+      flags.push({ name, written: dashes === '-' ? `--${name}` : `--${written}`, text });
     }
   }
-  return { words, rest, flags, help };
-}
-
-function valueOf(
-  token: { readonly value: string | undefined; readonly inlineValue: boolean | undefined },
-  bare: string | undefined,
-): string | undefined {
-  if (token.value === undefined) return bare;
-  // A flag with a forgotten value must not consume the next flag. A lone dash and negative numbers are values.
-  return token.inlineValue === false && /^-[^\d.]/.test(token.value) ? undefined : token.value;
-}
-
-/** The options for parseArgs, and the flag's name for each name and letter. */
-function optionsOf(table: FlagTable) {
-  const options: NonNullable<ParseArgsConfig['options']> = {};
-  const names = new Map<string, string>();
-  const add = (
-    name: string,
-    type: 'boolean' | 'string',
-    aliases: readonly string[],
-    short?: string,
-  ): void => {
-    for (const each of [name, ...aliases]) {
-      options[each] = { type };
-      names.set(each, name);
-    }
-    if (short === undefined) return;
-    options[name] = { type, short };
-    names.set(short, name);
+  return {
+    words,
+    rest: argv.slice(end + 1),
+    flags: flags.filter(({ name }) => name !== 'help'),
+    help: flags.some(({ name }) => name === 'help'),
   };
-  add('help', 'boolean', [], 'h');
-  for (const [name, { isSwitch }] of FOREIGN_FLAGS) {
-    add(name, isSwitch ? 'boolean' : 'string', [name.replaceAll('-', '_')]);
-  }
-  for (const [name, { kind, short, aliases = [] }] of Object.entries(table)) {
-    add(name, kind.bare === undefined ? 'string' : 'boolean', aliases, short);
-  }
-  return { options, names };
 }
 
-/** `-flag=value` as `--flag=value`; `-v=4` as `--v=4`. `-v4` and negative numbers stay. */
-function doubleDashed(arg: string, names: ReadonlyMap<string, string>): string {
-  const [, given = '', value = ''] = /^-([^-=\d.][^=]*)(=.*)?$/s.exec(arg) ?? [];
-  if (given === '') return arg;
-  const name = names.get(given);
-  if (name !== undefined) return `--${name}${value}`;
-  return names.has(given.charAt(0)) ? arg : `-${arg}`;
+/** The flags by name, alias and letter; `alone`: the value of one without a value. */
+function knownFlags(table: FlagTable) {
+  const known = new Map<string, { readonly name: string; readonly alone: string | undefined }>();
+  const add = (isAlone: boolean, name: string, ...others: readonly string[]): void => {
+    for (const each of [name, ...others])
+      known.set(each, { name, alone: isAlone ? 'true' : undefined });
+  };
+  add(true, 'help', 'h');
+  for (const [name, foreign] of FOREIGN_FLAGS)
+    add(foreign.isSwitch, name, name.replaceAll('-', '_'));
+  for (const [name, { kind, short, aliases = [] }] of Object.entries(table)) {
+    add(isSwitch(kind), name, ...aliases, short ?? name);
+  }
+  return known;
 }

@@ -9,17 +9,18 @@ import { hidePasswords } from '../../util/terminal-text.ts';
 export interface FlagKind<T> {
   /** Placeholder of the value in the help text, such as `duration`. */
   readonly placeholder: string;
-  /** Allowed words, if there are only a few: for help and completion. */
-  readonly choices?: readonly string[];
-  /** The value of a flag without one. Such a flag takes a value only with `=`, as in Go. */
-  readonly bare?: string;
   /** The format of values in a configuration file. */
   readonly schema: FieldSchema;
   /** Parses the text, or throws an Error with the expected format. */
   parse(this: void, text: string): T;
   format(this: void, value: NonNullable<T>): string;
-  /** Merges the values of a repeated flag. Absent: the last one counts, as in Go. */
-  merge?(earlier: T, later: T): T;
+  /** Whether the lists of a repeated flag are joined. Absent: the last one counts, as in Go. */
+  readonly joins?: true;
+}
+
+/** Whether a flag alone means `true`. Such a flag takes a value only with `=`, as in Go. */
+export function isSwitch({ schema }: FlagKind<unknown>): boolean {
+  return schema.type === 'boolean';
 }
 
 export interface FlagSpec<T> {
@@ -51,8 +52,9 @@ export function prose(
   texts: TemplateStringsArray,
   ...values: readonly (string | number)[]
 ): string {
-  const text = texts.map((each, index) => `${each}${values[index] ?? ''}`).join('');
-  return text.trim().replaceAll(/\s+/g, ' ');
+  return String.raw({ raw: texts }, ...values)
+    .trim()
+    .replaceAll(/\s+/g, ' ');
 }
 
 /** Describes a flag: its kind, default and what else differs from other flags, then its help text as a template. */
@@ -81,35 +83,9 @@ type FieldName<Flag extends string> = Flag extends `${infer First}-${infer More}
   ? `${First}${Capitalize<FieldName<More>>}`
   : Flag;
 
-export type Origin =
-  | { readonly kind: 'flag'; readonly written: string }
-  | { readonly kind: 'env'; readonly variable: string }
-  | { readonly kind: 'file'; readonly path: string; readonly line: number; readonly field: string };
-
-/** Names what set a value, for messages: the flag as it was written, the variable, or the field. */
-export function labelOf(origin: Origin): string {
-  if (origin.kind === 'env') return origin.variable;
-  if (origin.kind === 'file') return `${origin.path}:${origin.line}: ${origin.field}`;
-  return origin.written;
-}
-
-/** The values of several tables that were set, and where, by flag. */
-export type RawValues = ReadonlyMap<string, { readonly value: unknown; readonly origin: Origin }>;
-
 /** The environment variable of a flag: `--metrics-bind-address` has KPNG_METRICS_BIND_ADDRESS. */
 export function variableOf(flag: string): string {
   return `KPNG_${flag.replaceAll('-', '_').toUpperCase()}`;
-}
-
-/** The values that belong to a table; missing flags have their default. */
-export function pickValues<Table extends FlagTable>(
-  table: Table,
-  raw: RawValues,
-): FlagValues<Table> {
-  const picked = Object.entries(table).map(([name, spec]) => {
-    return [fieldName(name), raw.has(name) ? raw.get(name)?.value : spec.default];
-  });
-  return Object.fromEntries(picked) as FlagValues<Table>;
 }
 
 /** A value as on the command line; empty: none. */
@@ -122,6 +98,16 @@ export function defaultText(spec: FlagSpec<unknown>): string {
   return spec.defaultText ?? formatted(spec, spec.default);
 }
 
+/** What sets a flag. */
+export interface Origin {
+  readonly kind: 'flag' | 'env' | 'file' | 'default';
+  /** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
+  readonly text: string;
+  /** The field of the file. */
+  readonly field?: string;
+}
+
+/** A flag with its value, to be shown. */
 export interface EffectiveSetting {
   readonly flag: string;
   /** Its name in configuration files. */
@@ -130,46 +116,30 @@ export interface EffectiveSetting {
   readonly text: string;
   /** As in a configuration file. */
   readonly value: JsonValue;
-  readonly origin: Origin | { readonly kind: 'default' };
+  readonly origin: Origin;
   readonly live: boolean;
 }
 
 export type JsonValue = string | number | boolean | null | readonly string[];
 
-const DEFAULT = { kind: 'default' } as const;
-
-/** The settings of the flags of a table, without `--config` itself. */
-export function effectiveSettings(table: FlagTable, raw: RawValues): EffectiveSetting[] {
-  const flags = Object.entries(table).filter(([flag]) => flag !== 'config');
-  return flags.map(([flag, spec]) => {
-    const { value, origin } = raw.get(flag) ?? { value: spec.default, origin: DEFAULT };
-    const text = hidePasswords(formatted(spec, value));
-    const field = fieldName(flag);
-    return {
-      flag,
-      field,
-      text,
-      value: jsonOf(value, text, spec),
-      origin,
-      live: spec.live === true,
-    };
-  });
+export function settingOf(
+  flag: string,
+  spec: FlagSpec<unknown>,
+  parsed: unknown,
+  origin: Origin,
+): EffectiveSetting {
+  const text = hidePasswords(formatted(spec, parsed));
+  const value = jsonOf(parsed, text, spec.kind.schema);
+  return { flag, field: fieldName(flag), text, value, origin, live: spec.live === true };
 }
 
-function jsonOf(value: unknown, text: string, { kind }: FlagSpec<unknown>): JsonValue {
-  const { type } = kind.schema;
+function jsonOf(parsed: unknown, text: string, schema: FieldSchema): JsonValue {
+  const { type } = schema;
   // Neither would take an empty text.
-  if (text === '' && (type === 'integer' || kind.choices !== undefined)) return null;
+  if (text === '' && (type === 'integer' || schema.enum !== undefined)) return null;
   if (type === 'integer') return Number(text);
   if (type === 'boolean') return text === 'true';
-  if (!Array.isArray(value)) return text;
-  const items: readonly unknown[] = value;
+  if (!Array.isArray(parsed)) return text;
+  const items: readonly unknown[] = parsed;
   return items.every((item) => typeof item === 'string') ? items : text.split(',');
-}
-
-/** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
-export function originText(origin: EffectiveSetting['origin']): string {
-  if (origin.kind === 'env') return `environment ${origin.variable}`;
-  if (origin.kind === 'file') return `${origin.path}:${origin.line} (${origin.field})`;
-  return origin.kind;
 }

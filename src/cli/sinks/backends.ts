@@ -48,9 +48,7 @@ export const toCallout = defineSink({
     ...NODE_FLAGS,
     ...group('Callout', {
       callout: flag(
-        textLike('program', 'the path of a program, or a name on the PATH', (given) =>
-          /^[^\0]+$/.test(given),
-        ),
+        textLike('program', 'the path of a program, or a name on the PATH', /^[^\0]+$/),
         '/bin/cat',
         { env: 'CALLOUT' },
       )`
@@ -99,10 +97,12 @@ export const toExtip = defineSink({
   flags: {
     ...NODE_FLAGS,
     ...group('Rules', {
-      'load-balancers-only': flag(toggle(), false)`Only services of the type LoadBalancer.`,
+      'load-balancers-only': flag(toggle, false)`Only services of the type LoadBalancer.`,
       'iptables-chain-prefix': flag(
-        textLike('text', 'up to 20 letters, digits, dashes and underscores', (given) =>
-          /^[A-Za-z0-9_][\w-]{0,19}$/.test(given),
+        textLike(
+          'text',
+          'up to 20 letters, digits, dashes and underscores',
+          /^[A-Za-z0-9_][\w-]{0,19}$/,
         ),
         'k8s-',
       )`
@@ -110,7 +110,7 @@ export const toExtip = defineSink({
     }),
     ...IPTABLES_FLAVOR_FLAGS,
     ...group('Rules', {
-      'dry-run': flag(toggle(), false)`Print the commands for the first complete state and exit.`,
+      'dry-run': flag(toggle, false)`Print the commands for the first complete state and exit.`,
     }),
   },
   async start(options, { log, stdout }) {

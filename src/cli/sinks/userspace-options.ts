@@ -43,10 +43,10 @@ export function userspaceFlags(ports: PortRange | undefined) {
     ...PORTAL_NAME_FLAGS,
     ...IPTABLES_FLAVOR_FLAGS,
     ...group(ADDRESSES, {
-      'portal-notrack': flag(toggle(), false)`
+      'portal-notrack': flag(toggle, false)`
         With --portal transparent, keep service traffic out of connection tracking. The firewall of the host
         must accept untracked packets then, and connections of the host end with their service.`,
-      'cleanup-on-exit': flag(toggle(), false)`
+      'cleanup-on-exit': flag(toggle, false)`
         Remove the packet rules and the addresses on the interface when INT or TERM ends the process. Off: they
         stay, so that a restart finds them in place.`,
       'portal-interface': flag<string | undefined>(text('name'), undefined, {
@@ -56,8 +56,8 @@ export function userspaceFlags(ports: PortRange | undefined) {
         missing. auto chooses that portal then. Empty: only addresses that the host already has. On Windows,
         when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet (HNS Internal NIC), else
         what there is; the log says which and why.`,
-      'bind-address': flag(ipAddress(), '0.0.0.0')`Address of the proxy ports.`,
-      'port-range': flag<PortRange | undefined>(portRange(), ports, {
+      'bind-address': flag(ipAddress, '0.0.0.0')`Address of the proxy ports.`,
+      'port-range': flag<PortRange | undefined>(portRange, ports, {
         aliases: ['proxy-port-range'],
       })`
         Ports to take proxy ports from. Empty: any free port.`,
@@ -68,17 +68,17 @@ export function userspaceFlags(ports: PortRange | undefined) {
       )`
         Where node ports are opened: networks, or primary, localhost, all; separated by commas. Empty: every
         address of the host.`,
-      'node-ports-only': flag(toggle(), false)`
+      'node-ports-only': flag(toggle, false)`
         Serve node ports only, beside another Service proxy: cluster, external and load-balancer IPs are left
         alone.`,
       'cluster-cidr': flag<readonly string[]>(list('cidrs', checkNetwork), [])`
         Networks of pods, separated by commas. Their clients, like those on the node itself, reach any endpoint
         at the external addresses of services whose externalTrafficPolicy is Local. The source kube adds the
         podCIDRs of the node.`,
-      'health-check-node-ports': flag(toggle(), true)`
+      'health-check-node-ports': flag(toggle, true)`
         Answer load balancers on the health-check node ports of services, on the addresses of
         --nodeport-addresses.`,
-      'dry-run': flag(toggle(), false)`
+      'dry-run': flag(toggle, false)`
         Print the commands that the portal would run for the first complete state, with their input, and where
         it would listen; then end with 0. Nothing is run or opened.`,
       engine: flag(choice(['auto', 'node', 'linux']), 'auto')`
@@ -97,7 +97,7 @@ export function userspaceFlags(ports: PortRange | undefined) {
       'handover-socket': flag(text('path'), '')`
         Unix socket over which the running process hands its listeners to a new one with the same flag (Linux,
         Node 26); the old process then drains and exits. Empty: off.`,
-      'handover-wait': flag(toggle(), false)`
+      'handover-wait': flag(toggle, false)`
         After the handover and the drain, wait for a signal or for the end of the new process instead of
         exiting: for pods, whose restart would take over again.`,
     }),

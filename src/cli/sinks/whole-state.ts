@@ -30,8 +30,8 @@ export const toApi = defineGlobalSink({
       'listen-tls-key': flag(text('path'), '')`PEM file with the key of that certificate.`,
       'listen-tls-ca': flag(text('path'), '')`
         PEM file with authorities. If set, clients need a certificate that one of them has signed.`,
-      'local-api': flag(toggle(), true)`Serve the local API.`,
-      'globalv1-api': flag(toggle(), true)`Serve the global API.`,
+      'local-api': flag(toggle, true)`Serve the local API.`,
+      'globalv1-api': flag(toggle, true)`Serve the global API.`,
     }),
     ...group('Limits', {
       'max-watchers': flag(integer(1), DEFAULT_SERVER_LIMITS.maxWatchers)`Concurrent watchers.`,
@@ -97,8 +97,8 @@ export const toFile = defineGlobalSink({
     api to-file --output state.yaml # saves the state of a kpng server
     file -i state.yaml to-file -o copy.yaml # writes a state file in full`,
   flags: group('Sink: to-file', {
-    output: flag(path(), 'global-state.yaml', { short: 'o' })`The file to write.`,
-    extensions: flag(toggle(), false)`
+    output: flag(path, 'global-state.yaml', { short: 'o' })`The file to write.`,
+    extensions: flag(toggle, false)`
       Also write what Go kpng cannot read: session affinity, endpoints that serve while they terminate, and
       hints for nodes.`,
   }),

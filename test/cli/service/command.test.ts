@@ -7,7 +7,6 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { readFlags, splitLine } from '../../../src/cli/flags/read.ts';
-import { pickValues } from '../../../src/cli/flags/table.ts';
 import { parse } from '../../../src/cli/parse.ts';
 import { findNssm, ownProgram, runService } from '../../../src/cli/service/command.ts';
 import {
@@ -98,7 +97,7 @@ function windows(t: Test) {
     const argv = typeof line === 'string' ? line.split(' ') : line;
     const { words, rest, flags } = splitLine(argv, SERVICE_FLAGS);
     const verb = VERBS.find((each) => each === words[0]) ?? 'status';
-    const values = pickValues(SERVICE_FLAGS, readFlags(flags, SERVICE_FLAGS));
+    const { values } = readFlags(flags, SERVICE_FLAGS);
     try {
       const code = await runService(verb, values, rest, host);
       return { code, stdout: await text(stdout.end()) };
