@@ -94,9 +94,8 @@ async function interfaceAddresses({ exec, targets }: Context): Promise<string> {
 }
 
 async function windowsAddresses({ exec, env, targets }: Context): Promise<string> {
-  const { chooseInterface, namedInterfaces, windowsLink } =
-    await import('../portal/windows/addresses.ts');
-  const { name } = chooseInterface(targets.portalInterface, env, namedInterfaces());
+  const { chooseInterface, windowsLink } = await import('../portal/windows/addresses.ts');
+  const { name } = chooseInterface(targets.portalInterface, env);
   await windowsLink(name, env, exec).dispose();
   return `There are no service addresses of ours on the interface ${name} any more.`;
 }

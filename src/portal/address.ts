@@ -59,7 +59,6 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
 
   override plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     const affected = this.#affectedByHost();
-    for (const name of remove) this.#keeper?.want(name, []);
     if (affected.length === 0) return super.plan(set, remove);
     const named = new Set([...remove, ...set.map(({ servicePort }) => servicePort)]);
     const others = affected.filter(({ servicePort }) => !named.has(servicePort));
@@ -71,7 +70,14 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   }
 
   async prepare(): Promise<void> {
-    await this.#keeper?.prepare();
+    await this.#keeper?.prepare(
+      [...this.names].flatMap((name) =>
+        (this.wanted(name)?.portals ?? []).flatMap(({ address }) =>
+          // The host has loopback addresses anyway.
+          address === undefined || isLoopback(address) ? [] : [[address, name] as const],
+        ),
+      ),
+    );
   }
 
   /** Removes the addresses that no service port needs any more. Rejects with KPNG_PORTAL_*. */
@@ -95,14 +101,8 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
   }
 
   protected claimsOf({ servicePort: name, portals }: ServicePortPortals): AddressClaim[] {
-    const own = portals.flatMap(({ address }) => address ?? []);
-    const isUnavailable = own.length < portals.length && this.#nodeAddresses.length === 0;
-    this.noteUnavailable(name, isUnavailable ? portals.filter(isNodePort) : []);
-    // The host has loopback addresses anyway.
-    this.#keeper?.want(
-      name,
-      own.filter((address) => !isLoopback(address)),
-    );
+    const isAvailable = this.#nodeAddresses.length > 0;
+    this.noteUnavailable(name, isAvailable ? [] : portals.filter(isNodePort));
     return portals.flatMap((portal) => {
       const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
       return addresses.map((address) => claimOf(portal, address));

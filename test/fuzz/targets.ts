@@ -228,7 +228,11 @@ export const TARGETS: readonly Target[] = [
       '  TCP    [fe80::1%4]:80    [fe80::2]:5000     ESTABLISHED\r\n',
       'Address         Port        Address         Port\r\n--------------- ----------  --------------- ----------\r\n10.96.0.1       80          127.0.0.1       40001\r\n',
     ],
-    parse: (text) => [readExcludedPorts(text), readConnections(text), readRules(text, 'v4tov4')],
+    parse: (text) => [
+      readExcludedPorts(text, { first: 1, last: 65_535 }),
+      readConnections(text),
+      readRules(text, 'v4tov4'),
+    ],
   },
 ];
 

@@ -134,9 +134,8 @@ export async function createKeeper(
   if (name === '' || (name === undefined && platform !== 'win32')) return undefined;
   let link: InterfaceAddresses;
   if (platform === 'win32') {
-    const { chooseInterface, namedInterfaces, windowsLink } =
-      await import('../../portal/windows/addresses.ts');
-    const chosen = chooseInterface(name ?? '', env, namedInterfaces());
+    const { chooseInterface, windowsLink } = await import('../../portal/windows/addresses.ts');
+    const chosen = chooseInterface(name ?? '', env);
     const { name: interfaceName, reason } = chosen;
     log.info('Chose the interface for service addresses', { interface: interfaceName, reason });
     link = windowsLink(interfaceName, env, exec);

@@ -1,4 +1,5 @@
 import { createSocket } from 'node:dgram';
+import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { KpngError } from '../../errors.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
@@ -40,7 +41,7 @@ export interface InterfaceAddresses {
    */
   change(verb: Verb, addresses: readonly string[]): Promise<ChangeOutcome>;
 
-  /** Those of the addresses with TCP connections; none if that is unknown. */
+  /** Those of the addresses with TCP connections, possibly among others; none if that is unknown. */
   inUse(addresses: readonly string[]): Promise<ReadonlySet<string>>;
 
   /** Whether the host has an address now. Cheap, and runs no program. */
@@ -75,4 +76,10 @@ export function hostHas(address: string): Promise<boolean> {
 export function canonicalAddress(text: string): string {
   const isCanonical = !text.includes(':') || /^[^0:.][^.]*$/.test(text);
   return isCanonical ? text : ipaddr.parse(text).toString();
+}
+
+/** The host of `10.0.0.1:80` or `[fe80::1%eth0]:80`, in canonical form; empty: it is not an address. */
+export function hostOf(place: string): string[] {
+  const host = place.slice(0, place.lastIndexOf(':')).replaceAll(/^\[|%.*$|\]$/g, '');
+  return isIP(host) === 0 ? [] : [canonicalAddress(host)];
 }

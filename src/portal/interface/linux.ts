@@ -18,6 +18,7 @@ import {
   type ChangeOutcome,
   hostHas,
   type HostListing,
+  hostOf,
   type InterfaceAddresses,
   type Verb,
 } from './addresses.ts';
@@ -262,23 +263,16 @@ export class LinuxInterface implements InterfaceAddresses {
   }
 
   async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
-    const wanted = new Set(addresses);
     const args = ['-Htn', ...CARRYING.flatMap((state) => ['state', state])];
-    if (wanted.size <= MAX_NAMED) {
-      const sources = [...wanted].map((each) => `src = ${each.includes(':') ? `[${each}]` : each}`);
+    if (addresses.length <= MAX_NAMED) {
+      const sources = addresses.map((each) => `src = ${each.includes(':') ? `[${each}]` : each}`);
       args.push(`( ${sources.join(' or ')} )`);
     }
-    const used = new Set<string>();
     const command = { file: 'ss', args, maxOutput: MAX_OUTPUT };
     // Without ss, the connections end with their address.
     const printed = await this.#exec(command).catch(() => undefined);
-    for (const line of printed?.stdout.split('\n') ?? []) {
-      const local = line.trim().split(/\s+/)[3] ?? '';
-      const host = local.slice(0, local.lastIndexOf(':')).replace(/^\[|\]$/g, '');
-      const address = canonicalAddress(host);
-      if (wanted.has(address)) used.add(address);
-    }
-    return used;
+    const lines = printed?.stdout.split('\n') ?? [];
+    return new Set(lines.flatMap((line) => hostOf(line.trim().split(/\s+/)[3] ?? '')));
   }
 
   async dispose(): Promise<void> {

@@ -46,46 +46,49 @@ export interface WindowsInterfaceOptions {
 export class WindowsInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has: (address: string) => Promise<boolean>;
-  readonly #options: Required<WindowsInterfaceOptions>;
+  readonly #ledger: AddressLedger;
+  readonly #exec: Exec;
+  readonly #clock: Clock;
+  readonly #host: () => readonly HostAddress[];
 
-  constructor(options: WindowsInterfaceOptions) {
-    const system = { exec: systemExec, clock: systemClock, has: hostHas, host: hostAddresses };
-    this.#options = { ...system, ...options };
-    this.name = options.name;
-    this.has = this.#options.has;
+  constructor({ name, ledger, ...system }: WindowsInterfaceOptions) {
+    this.name = name;
+    this.#ledger = ledger;
+    this.has = system.has ?? hostHas;
+    this.#exec = system.exec ?? systemExec;
+    this.#clock = system.clock ?? systemClock;
+    this.#host = system.host ?? hostAddresses;
   }
 
   async open(): Promise<HostListing> {
     // Others stay recorded: they return with the interface.
-    const ours = new Set(await bindable(await this.#recorded(), this.has));
-    const others = this.#options
-      .host()
+    const ours = new Set(await this.#bindable(await this.#recorded()));
+    const others = this.#host()
       .map(({ address, loopback }) => ({ address: canonicalAddress(address), loopback }))
       .filter(({ address }) => !ours.has(address));
     return { ours, others };
   }
 
   async change(verb: Verb, addresses: readonly string[]): Promise<ChangeOutcome> {
-    const noted = this.#options.ledger.addresses;
     if (verb === 'delete') {
-      const ours = addresses.filter((address) => noted.has(address));
+      const ours = addresses.filter((address) => this.#ledger.addresses.has(address));
       return { refused: await this.#remove(ours) };
     }
-    const existing = await bindable(addresses, this.has);
+    const existing = await this.#bindable(addresses);
     const there = new Set(existing);
     return { existing, refused: await this.#add(addresses.filter((each) => !there.has(each))) };
   }
 
   async inUse(addresses: readonly string[]): Promise<ReadonlySet<string>> {
-    const connected = new Set<string>();
+    const connected: string[] = [];
     for (const family of new Set(addresses.map(familyOf))) {
       const args = ['-n', '-p', family === 4 ? 'TCP' : 'TCPv6'];
       const command = { file: 'netstat', args, maxOutput: MAX_OUTPUT };
       // Without netstat, the connections end with their address.
-      const printed = await this.#options.exec(command).catch(() => undefined);
-      for (const address of readConnections(printed?.stdout ?? '')) connected.add(address);
+      const printed = await this.#exec(command).catch(() => undefined);
+      connected.push(...readConnections(printed?.stdout ?? ''));
     }
-    return new Set(addresses.filter((address) => connected.has(address)));
+    return new Set(connected);
   }
 
   async dispose(): Promise<void> {
@@ -94,17 +97,16 @@ export class WindowsInterface implements InterfaceAddresses {
 
   /** The addresses that we have added, as the file says, which may hold anything. */
   async #recorded(): Promise<string[]> {
-    await this.#options.ledger.load();
-    return [...this.#options.ledger.addresses].filter((address) => isIP(address) !== 0);
+    await this.#ledger.load();
+    return [...this.#ledger.addresses].filter((address) => isIP(address) !== 0);
   }
 
   /** Resolves with the addresses that could not be added, and why. */
   async #add(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
-    const noted = this.#options.ledger.addresses;
-    await this.#options.ledger.add(addresses);
+    const before = this.#ledger.addresses;
+    await this.#ledger.add(addresses);
     const failed = await this.#carryOut('add', addresses);
-    const done = addresses.filter((address) => !failed.has(address));
-    const useless = await unusable(done, this.has, this.#options.clock);
+    const useless = await this.#unusable(addresses.filter((address) => !failed.has(address)));
     for (const address of useless) {
       const message =
         `${address} was added to the interface ${JSON.stringify(this.name)} and could not be used in time; ` +
@@ -114,68 +116,50 @@ export class WindowsInterface implements InterfaceAddresses {
     // An unusable address must not stay: nothing would remove it later.
     if (useless.length > 0) await this.#carryOut('delete', useless);
     // One that was recorded before may be there, on an interface that is down.
-    await this.#options.ledger.remove([...failed.keys()].filter((address) => !noted.has(address)));
+    await this.#ledger.remove([...failed.keys()].filter((address) => !before.has(address)));
     return failed;
   }
 
   async #remove(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
     const failed = await this.#carryOut('delete', addresses);
-    await this.#options.ledger.remove(addresses.filter((address) => !failed.has(address)));
+    await this.#ledger.remove(addresses.filter((address) => !failed.has(address)));
     return failed;
   }
 
   /** Adds or removes addresses. Resolves with the failed ones and the reasons. */
-  async #carryOut(verb: Verb, addresses: readonly string[]): Promise<Map<string, KpngError>> {
+  #carryOut(verb: Verb, addresses: readonly string[]): Promise<Map<string, KpngError>> {
     const commands = new Map(addresses.map((each) => [each, changeArgs(verb, each, this.name)]));
     const doing = verb === 'add' ? 'adding' : 'removing';
     const where = `on the interface ${JSON.stringify(this.name)}`;
-    const all = `${addresses.length} addresses`;
-    const textOf = (address = all): string => `${doing} ${address} ${where}`;
-    const left = (): Promise<string[]> =>
-      verb === 'add'
-        ? unusable(addresses, this.has, this.#options.clock)
-        : bindable(addresses, this.has);
-    const failed = await runAll(this.#options.exec, commands, textOf, left);
-    const [error] = failed.values();
-    if (error === undefined) return failed;
-    // A reason unrelated to a single address is reported once.
-    if (error.code !== 'KPNG_PORTAL_FAILED' && failed.size === addresses.length) throw error;
-    if (verb === 'delete') {
-      // An address that another program removed is fine.
-      const still = new Set(await left());
-      for (const address of failed.keys()) if (!still.has(address)) failed.delete(address);
+    const textOf = (address = `${addresses.length} addresses`) => `${doing} ${address} ${where}`;
+    const isAdded = verb === 'add';
+    const left = () => (isAdded ? this.#unusable(addresses) : this.#bindable(addresses));
+    // An address that another program removed is fine.
+    const isFine = async (address: string) => !isAdded && !(await this.has(address));
+    return runAll(this.#exec, commands, textOf, left, isFine);
+  }
+
+  /** Those of the addresses that can be bound, in order. */
+  async #bindable(addresses: readonly string[]): Promise<string[]> {
+    const found: string[] = [];
+    for (let at = 0; at < addresses.length; at += PROBES_AT_ONCE) {
+      const some = addresses.slice(at, at + PROBES_AT_ONCE);
+      const answers = await Promise.all(some.map(this.has));
+      found.push(...some.filter((_, index) => answers[index]));
     }
-    return failed;
+    return found;
   }
-}
 
-/** Those of the addresses that can be bound, in order. */
-async function bindable(
-  addresses: readonly string[],
-  has: (address: string) => Promise<boolean>,
-): Promise<string[]> {
-  const found: string[] = [];
-  for (let at = 0; at < addresses.length; at += PROBES_AT_ONCE) {
-    const some = addresses.slice(at, at + PROBES_AT_ONCE);
-    const answers = await Promise.all(some.map(has));
-    found.push(...some.filter((_, index) => answers[index]));
-  }
-  return found;
-}
-
-/** Waits, within a limit, until all addresses can be bound (duplicate detection). Resolves with the others. */
-async function unusable(
-  addresses: readonly string[],
-  has: (address: string) => Promise<boolean>,
-  clock: Clock,
-): Promise<string[]> {
-  const end = clock.now() + USABLE_TIMEOUT_MS;
-  let rest = addresses;
-  for (let wait = USABLE_FIRST_WAIT_MS; ; wait = Math.min(wait * 2, USABLE_MAX_WAIT_MS)) {
-    const usable = new Set(await bindable(rest, has));
-    rest = rest.filter((address) => !usable.has(address));
-    if (rest.length === 0 || clock.now() + wait > end) return [...rest];
-    await new Promise<void>((resolve) => clock.setTimer(wait, resolve));
+  /** Waits, within a limit, until all addresses can be bound (duplicate detection). Resolves with the others. */
+  async #unusable(addresses: readonly string[]): Promise<string[]> {
+    const end = this.#clock.now() + USABLE_TIMEOUT_MS;
+    let rest = [...addresses];
+    for (let wait = USABLE_FIRST_WAIT_MS; ; wait = Math.min(wait * 2, USABLE_MAX_WAIT_MS)) {
+      const usable = new Set(await this.#bindable(rest));
+      rest = rest.filter((address) => !usable.has(address));
+      if (rest.length === 0 || this.#clock.now() + wait > end) return rest;
+      await new Promise<void>((resolve) => this.#clock.setTimer(wait, resolve));
+    }
   }
 }
 
@@ -185,21 +169,16 @@ export const HNS_INTERFACE = 'vEthernet (HNS Internal NIC)';
 /** The variable from which kube-proxy's winuserspace read the name. */
 export const INTERFACE_VARIABLE = 'INTERFACE_TO_ADD_SERVICE_IP';
 
-export interface NamedInterface {
-  readonly name: string;
-  readonly loopback: boolean;
-}
-
 /**
  * Chooses the interface for service addresses. Windows accepts packets only on the interface with the address, so one
- * that pods can reach is preferred, and loopback comes last. `interfaces`: those that are up.
+ * that pods can reach is preferred, and loopback comes last. `interfaces`: those that are up; by default from Node.
  */
 export function chooseInterface(
   flag: string,
   env: Environment,
-  interfaces: readonly NamedInterface[],
+  interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces(),
 ): { readonly name: string; readonly reason: string } {
-  const names = interfaces.map(({ name }) => name).sort();
+  const names = Object.keys(interfaces).sort();
   const candidates = [
     [flag, '--portal-interface names it'],
     [env[INTERFACE_VARIABLE], `${INTERFACE_VARIABLE} names it`],
@@ -209,21 +188,13 @@ export function chooseInterface(
       `it is the first virtual interface of the host; there is no ${HNS_INTERFACE}`,
     ],
     [
-      interfaces.find((each) => each.loopback)?.name,
+      names.find((name) => interfaces[name]?.some(({ internal }) => internal)),
       'there is no virtual interface; only programs of the host get there',
     ],
     [HNS_INTERFACE, 'it is the one that kube-proxy uses; no interface is up'],
   ] as const;
   const [name = '', reason] = candidates.find(([each = '']) => each !== '') ?? ['', ''];
   return { name, reason };
-}
-
-/** The interfaces of the host that are up, from Node. */
-export function namedInterfaces(): NamedInterface[] {
-  return Object.entries(networkInterfaces()).map(([name, list = []]) => ({
-    name,
-    loopback: list.some(({ internal }) => internal),
-  }));
 }
 
 export function checkWindowsInterfaceName(name: string): void {

@@ -1,14 +1,21 @@
 /** Runs netsh. Listings are in the system's language and code page: parsed by numbers, addresses and order. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { isIPv4, isIPv6 } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { KpngError } from '../../errors.ts';
+import type { KpngError } from '../../errors.ts';
 import { familyOf } from '../../util/family.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import { canonicalAddress, type Verb } from '../interface/addresses.ts';
+import { hostOf, type Verb } from '../interface/addresses.ts';
 import { ADDRESS_WRITE_MS } from '../bounds.ts';
-import { type Exec, ExecError, quoted, runTool, type Tool, toolFailure } from '../exec.ts';
+import {
+  type Exec,
+  ExecError,
+  isAboutContent,
+  quoted,
+  runTool,
+  type Tool,
+  toolFailure,
+} from '../exec.ts';
 
 /** Time and size limits of running netsh. Milliseconds and bytes. */
 
@@ -48,6 +55,7 @@ const NETSH: Tool = {
     {
       pattern: /(?:)/,
       code: 'KPNG_PORTAL_FAILED',
+      blame: 'content',
       advice: 'changing addresses needs an administrator or LocalSystem',
     },
   ],
@@ -82,7 +90,7 @@ export function runNetsh(exec: Exec, args: readonly string[], doing: string): Pr
 /**
  * Runs commands in one process. If some fail (it is unknown which), or a script cannot express them, those that are
  * still `left` are run one by one. Resolves with the failures; after a few, the last one counts for the rest.
- * Rejects with KPNG_PORTAL_* if netsh cannot be run.
+ * Rejects with KPNG_PORTAL_* if that is not about the input.
  */
 export async function runAll(
   exec: Exec,
@@ -91,7 +99,7 @@ export async function runAll(
   textOf: (key?: string) => string,
   left: () => Promise<Iterable<string>>,
   /** Whether the failure of one of them does not matter. */
-  isFine: (key: string, error: KpngError) => boolean = () => false,
+  isFine: (key: string) => Promise<boolean>,
 ): Promise<Map<string, KpngError>> {
   const failed = new Map<string, KpngError>();
   const isSingle = commands.size === 1;
@@ -103,8 +111,8 @@ export async function runAll(
         await runNetsh(exec, commands.get(key) ?? [], textOf(key));
         continue;
       } catch (error) {
-        if (!(error instanceof KpngError)) throw error;
-        if (isFine(key, error)) continue;
+        if (!isAboutContent(error)) throw error;
+        if (await isFine(key)) continue;
         last = error;
       }
     }
@@ -145,30 +153,23 @@ export function scriptLine(args: readonly string[]): string | undefined {
   return args.map((arg) => (arg.includes(' ') ? arg.replace(/=(.*)/, '="$1"') : arg)).join(' ');
 }
 
-/** The reserved ports in the output of `netsh interface ipv4 show excludedportrange`. */
-export function readExcludedPorts(text: string): PortRange[] {
-  return text.split(/\r?\n/).flatMap((line) => {
-    const [, first, last] = /^\s*(\d{1,5})\s+(\d{1,5})\s*\*?\s*$/.exec(line) ?? [];
-    const range = { first: Number(first), last: Number(last) };
-    const isRange = range.first >= 0 && range.first <= range.last && range.last <= 65_535;
-    return first !== undefined && isRange ? [range] : [];
+/** The reserved ports of a range in the output of `netsh interface ipv4 show excludedportrange`. */
+export function readExcludedPorts(text: string, within: PortRange): PortRange[] {
+  return text.split('\n').flatMap((line) => {
+    const [, from, to] = /^\s*(\d{1,5})\s+(\d{1,5})\s*\*?\s*$/.exec(line) ?? [];
+    const first = Math.max(Number(from), within.first);
+    const last = Math.min(Number(to), within.last);
+    return first <= last ? [{ first, last }] : [];
   });
 }
 
 /** Local addresses of TCP connections in `netstat -n -p TCP`, without those in TIME_WAIT. */
-export function readConnections(text: string): Set<string> {
-  const local = new Set<string>();
-  for (const line of text.split(/\r?\n/)) {
-    const [protocol, here = '', there = '', state = ''] = line.trim().split(/\s+/);
-    if (protocol !== 'TCP' || state === 'TIME_WAIT' || there.endsWith(':0')) continue;
-    const address = here
-      .slice(0, here.lastIndexOf(':'))
-      .replace(/^\[|\]$/g, '')
-      .replace(/%.*$/, '');
-    if (isIPv4(address)) local.add(address);
-    else if (isIPv6(address)) local.add(canonicalAddress(address));
-  }
-  return local;
+export function readConnections(text: string): string[] {
+  return text.split('\n').flatMap((line) => {
+    const [protocol, here = '', there = '', state] = line.trim().split(/\s+/);
+    const isOpen = protocol === 'TCP' && state !== 'TIME_WAIT' && !there.endsWith(':0');
+    return isOpen ? hostOf(here) : [];
+  });
 }
 
 type Log = Record<'info' | 'warn', (message: string, keys: Record<string, unknown>) => void>;
@@ -184,22 +185,16 @@ export async function excludedPorts(
     const args = ['interface', 'ipv4', 'show', 'excludedportrange', `protocol=${protocol}`];
     try {
       const { stdout } = await exec({ file: 'netsh', args });
-      found.push(...readExcludedPorts(stdout));
+      found.push(...readExcludedPorts(stdout, range));
     } catch (error) {
       if (!(error instanceof ExecError)) throw error;
       log.warn('Reading the ports reserved by Windows failed', { err: error.message });
       return [];
     }
   }
-  const within = found
-    .map((each) => ({
-      first: Math.max(each.first, range.first),
-      last: Math.min(each.last, range.last),
-    }))
-    .filter(({ first, last }) => first <= last);
-  if (within.length > 0) {
-    const ports = [...new Set(within.map(({ first, last }) => `${first}-${last}`))];
+  if (found.length > 0) {
+    const ports = [...new Set(found.map(({ first, last }) => `${first}-${last}`))];
     log.info('Windows has reserved ports of --port-range; they are not used', { ports });
   }
-  return within;
+  return found;
 }

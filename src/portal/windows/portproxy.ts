@@ -4,7 +4,7 @@ import { KpngError } from '../../errors.ts';
 import { familyOf, isWildcard } from '../../util/family.ts';
 import { type AddressClaim, AddressPortal, type AddressPortalOptions } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
-import { type Exec, ExecError } from '../exec.ts';
+import type { Exec } from '../exec.ts';
 import type { Listener } from '../listen-plan.ts';
 import type { PortAllocator } from '../proxy-ports.ts';
 import {
@@ -16,73 +16,49 @@ import {
 import type { AddressLedger } from './ledger.ts';
 import { runAll, runNetsh } from './netsh.ts';
 
-export type RuleType = 'v4tov4' | 'v4tov6' | 'v6tov4' | 'v6tov6';
-
 /** Redirects TCP connections from an address and port to another. */
 export interface ProxyRule {
-  readonly type: RuleType;
-  /** IP literal, or `*`: every address of the family. */
-  readonly address: string;
-  readonly port: number;
-  readonly toAddress: string;
-  readonly toPort: number;
-  /** The service port that it is for; absent: it was listed. */
-  readonly servicePort?: string;
-}
-
-/** The key of a rule, unique in Windows. */
-export function ruleKey({
-  type,
-  address,
-  port,
-}: Pick<ProxyRule, 'type' | 'address' | 'port'>): string {
-  return `${type} ${address} ${port}`;
-}
-
-/** The rule that redirects a listener's address to a proxy port. */
-export function ruleFor(
-  { address, port }: { readonly address: string; readonly port: number },
-  toAddress: string,
-  toPort: number,
-): ProxyRule {
-  const type = `v${familyOf(address)}tov${familyOf(toAddress)}` as const;
-  return { type, address: isWildcard(address) ? '*' : address, port, toAddress, toPort };
+  /** Unique in Windows: type, address and port, as `v4tov4 10.96.0.1 80`; the address `*` means all of the family. */
+  readonly key: string;
+  /** Address and port, as `127.0.0.1 36000`. */
+  readonly target: string;
+  readonly servicePort: string;
 }
 
 /** Adds a rule, or changes its target; without a target, deletes it. */
-function ruleArgs(key: string, rule?: ProxyRule): string[] {
+function ruleArgs(key: string, target?: string): string[] {
   const [type = '', address, port] = key.split(' ');
-  const to = rule && [`connectaddress=${rule.toAddress}`, `connectport=${rule.toPort}`];
-  const args = [type, `listenaddress=${address}`, `listenport=${port}`, ...(to ?? [])];
-  return ['interface', 'portproxy', rule === undefined ? 'delete' : 'add', ...args, 'protocol=tcp'];
+  const [toAddress, toPort] = target?.split(' ') ?? [];
+  const to = target === undefined ? [] : [`connectaddress=${toAddress}`, `connectport=${toPort}`];
+  const args = [type, `listenaddress=${address}`, `listenport=${port}`, ...to];
+  const verb = target === undefined ? 'delete' : 'add';
+  return ['interface', 'portproxy', verb, ...args, 'protocol=tcp'];
 }
 
-/** Parses a listing in any language: four columns, two of which are ports. */
-export function readRules(text: string, type: RuleType): ProxyRule[] {
-  return text.split(/\r?\n/).flatMap((line) => {
-    const [address = '', port = '', toAddress = '', toPort = '', more] = line.trim().split(/\s+/);
-    const isRule = more === undefined && /^\d+$/.test(port) && /^\d+$/.test(toPort);
-    return isRule ? [{ type, address, port: Number(port), toAddress, toPort: Number(toPort) }] : [];
+/** Parses a listing in any language: four columns, two of which are ports. Returns targets by key. */
+export function readRules(text: string, type: string): [key: string, target: string][] {
+  return text.split('\n').flatMap((line): [string, string][] => {
+    const [, address, port, target] = /^(\S+)\s+(\d+)\s+(\S+\s+\d+)$/.exec(line.trim()) ?? [];
+    if (target === undefined) return [];
+    return [[`${type} ${address} ${port}`, target.replace(/\s+/, ' ')]];
   });
 }
 
-const TYPES: readonly RuleType[] = ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6'];
-
-export interface RulesWritten {
-  readonly added: number;
-  readonly removed: number;
-  /** Foreign rules at the same address and port: these stay, and ours is missing. */
-  readonly conflicts: readonly ProxyRule[];
+/** A rule of another program at an address and port of ours, which is missing then. */
+export interface RuleConflict {
+  readonly rule: ProxyRule;
+  /** The target of the other rule. */
+  readonly target: string;
 }
 
 /** Our portproxy rules. They outlive boots, so a ledger records which are ours. Foreign rules are never touched. */
 export class RuleStore {
   readonly #exec: Exec;
   readonly #ledger: AddressLedger;
-  /** Our rules as last written; undefined: unknown. */
-  #written: Map<string, ProxyRule> | undefined;
-  /** Addresses and ports that have a foreign rule. */
-  #foreign = new Set<string>();
+  /** The targets of our rules as last written; undefined: unknown. */
+  #written: Map<string, string> | undefined;
+  /** Those of other programs. */
+  readonly #foreign = new Map<string, string>();
 
   constructor(exec: Exec, ledger: AddressLedger) {
     this.#exec = exec;
@@ -90,59 +66,48 @@ export class RuleStore {
   }
 
   /** Replaces all our rules by `wanted`, in one run of netsh. Rejects with KPNG_PORTAL_*. */
-  async write(wanted: readonly ProxyRule[]): Promise<RulesWritten> {
+  async write(wanted: readonly ProxyRule[]) {
     const before = this.#written ?? (await this.#list());
-    const conflicts = wanted.filter((rule) => this.#foreign.has(ruleKey(rule)));
-    const after = new Map(
-      wanted
-        .filter((rule) => !this.#foreign.has(ruleKey(rule)))
-        .map((rule) => [ruleKey(rule), rule]),
-    );
-    const add = [...after].filter(([key, { toAddress, toPort }]) => {
-      const old = before.get(key);
-      return old?.toAddress !== toAddress || old.toPort !== toPort;
-    });
+    const conflicts: RuleConflict[] = [];
+    const after = new Map<string, string>();
+    for (const rule of wanted) {
+      const target = this.#foreign.get(rule.key);
+      if (target === undefined) after.set(rule.key, rule.target);
+      else conflicts.push({ rule, target });
+    }
+    const add = [...after].filter(([key, target]) => before.get(key) !== target);
     const remove = [...before.keys()].filter((key) => !after.has(key));
+    const commands = new Map(remove.map((key) => [key, ruleArgs(key)]));
+    for (const [key, target] of add) commands.set(key, ruleArgs(key, target));
+    const textOf = (key = ''): string =>
+      commands.get(key)?.slice(1).join(' ') ?? `changing ${commands.size} portproxy rules`;
     // Until it has finished, the state is unknown.
     this.#written = undefined;
     await this.#ledger.add(add.map(([key]) => key).filter((key) => !before.has(key)));
-    await this.#run(new Map([...remove.map((key) => [key, undefined] as const), ...add]));
+    const left = async () => commands.keys();
+    // netsh exits with 1 if there is nothing to remove.
+    const isFine = async (key: string) => !after.has(key);
+    for (const error of (await runAll(this.#exec, commands, textOf, left, isFine)).values())
+      throw error;
     await this.#ledger.remove(remove);
     this.#written = after;
     return { added: add.length, removed: remove.length, conflicts };
   }
 
-  async #list(): Promise<Map<string, ProxyRule>> {
+  async #list(): Promise<Map<string, string>> {
     await this.#ledger.load();
-    const ours = new Map<string, ProxyRule>();
-    this.#foreign = new Set();
-    for (const type of TYPES) {
+    const ours = new Map<string, string>();
+    this.#foreign.clear();
+    for (const type of ['v4tov4', 'v4tov6', 'v6tov4', 'v6tov6']) {
       const doing = `listing the portproxy rules ${type}`;
       const args = ['interface', 'portproxy', 'show', type];
       const printed = await runNetsh(this.#exec, args, doing);
-      for (const rule of readRules(printed, type)) {
-        const key = ruleKey(rule);
-        if (this.#ledger.addresses.has(key)) ours.set(key, rule);
-        else this.#foreign.add(key);
+      for (const [key, target] of readRules(printed, type)) {
+        (this.#ledger.addresses.has(key) ? ours : this.#foreign).set(key, target);
       }
     }
     await this.#ledger.keep(ours.keys());
     return ours;
-  }
-
-  /** Changes rules; those without a target are deleted. */
-  async #run(rules: ReadonlyMap<string, ProxyRule | undefined>): Promise<void> {
-    const commands = new Map(Array.from(rules, ([key, rule]) => [key, ruleArgs(key, rule)]));
-    const textOf = (key = ''): string =>
-      commands.get(key)?.slice(1).join(' ') ?? `changing ${rules.size} portproxy rules`;
-    // netsh exits with 1 if there is nothing to remove.
-    const isAbsent = (key: string, { code, cause }: KpngError): boolean => {
-      const isExit = cause instanceof ExecError && cause.failure === 'exit';
-      return isExit && code === 'KPNG_PORTAL_FAILED' && rules.get(key) === undefined;
-    };
-    const left = async () => commands.keys();
-    const [error] = (await runAll(this.#exec, commands, textOf, left, isAbsent)).values();
-    if (error !== undefined) throw error;
   }
 }
 
@@ -168,7 +133,7 @@ export class PortProxyPortal extends AddressPortal {
   readonly #store: RuleStore;
   protected override readonly proxyAddress: string;
   readonly #removeOnClose: boolean;
-  #conflicts: readonly ProxyRule[] = [];
+  #conflicts: readonly RuleConflict[] = [];
   #isFirst = true;
   #closed: Promise<void> | undefined;
 
@@ -234,24 +199,27 @@ export class PortProxyPortal extends AddressPortal {
   }
 
   /** A listener that could not be opened gets no rule: its target would be closed. */
-  #rulesOf(name: string): ProxyRule[] {
-    const portOf = this.portsOf(name);
-    return this.held(name).flatMap((claim) => {
-      const port = isRedirected(claim) ? portOf(this.#listenerFor(claim)) : undefined;
-      return port === undefined
-        ? []
-        : [{ ...ruleFor(claim, this.proxyAddress, port), servicePort: name }];
+  #rulesOf(servicePort: string): ProxyRule[] {
+    const to = this.proxyAddress;
+    const portOf = this.portsOf(servicePort);
+    return this.held(servicePort).flatMap((claim) => {
+      const toPort = isRedirected(claim) ? portOf(this.#listenerFor(claim)) : undefined;
+      if (toPort === undefined) return [];
+      const address = isWildcard(claim.address) ? '*' : claim.address;
+      const key = `v${familyOf(claim.address)}tov${familyOf(to)} ${address} ${claim.port}`;
+      return [{ key, target: `${to} ${toPort}`, servicePort }];
     });
   }
 
   #conflictProblems(): PortalProblem[] {
     const [first] = this.#conflicts;
     if (first === undefined) return [];
-    const { address, port, toAddress, toPort, servicePort = '' } = first;
-    const listen = portalText({ address, port, protocol: 'TCP' });
+    const { servicePort, key } = first.rule;
+    const [, address, port] = key.split(' ');
+    const listen = portalText({ address, port: Number(port), protocol: 'TCP' });
     const message =
       `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
-      `(netsh interface portproxy show all; ${toAddress}:${toPort})`;
+      `(netsh interface portproxy show all; ${first.target.replace(' ', ':')})`;
     const code = 'KPNG_PORTAL_CONFLICT';
     return [{ servicePort, code, message, count: this.#conflicts.length }];
   }

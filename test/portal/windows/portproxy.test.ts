@@ -6,7 +6,6 @@ import {
   type PortProxyOptions,
   PortProxyPortal,
   readRules,
-  ruleFor,
   RuleStore,
 } from '../../../src/portal/windows/portproxy.ts';
 import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
@@ -160,7 +159,7 @@ t.test('rules of a killed process are taken over or removed, not those of others
     {
       servicePort: 'd/c',
       code: 'KPNG_PORTAL_CONFLICT',
-      message: /10\.96\.0\.3:80.*another program/,
+      message: /10\.96\.0\.3:80.*another program.*; 192\.0\.2\.9:80\)$/,
     },
   ]);
   const { listings } = netsh;
@@ -202,7 +201,7 @@ t.test('listings are read in any language', async (t) => {
     '',
   ].join('\r\n');
   t.same(readRules(text, 'v4tov4'), [
-    ruleFor({ address: '0.0.0.0', port: 30_080 }, '127.0.0.1', 36_000),
-    { type: 'v4tov4', address: '10.96.0.1', port: 80, toAddress: 'backend.example', toPort: 8080 },
+    ['v4tov4 * 30080', '127.0.0.1 36000'],
+    ['v4tov4 10.96.0.1 80', 'backend.example 8080'],
   ]);
 });
