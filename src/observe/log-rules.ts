@@ -1,73 +1,75 @@
+import type { PortalSpec } from '../portal/portal.ts';
+import type { ListenSpec } from '../proxysocket/spec.ts';
 import { Subscriptions, type TypedChannel } from '../util/channel.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
+import { formatHostPort } from '../util/host-port.ts';
 import type { AdjustableLog, Log, LogKeys } from './log.ts';
 
-/** One line of the tables that map events to log lines. */
+/** What an event has in the log. */
 export interface LogRule {
   /** Minimum verbosity; 0: always needed. */
   readonly v: number;
   subscribe(subscriptions: Subscriptions, log: Log, limiter: LogLimiter): void;
 }
 
-/**
- * A log line: its severity, its minimum verbosity, if any, and its message. `limited`: many clients could cause it, so
- * below `-v=3` its rate is limited.
- */
-export type LogLine =
-  `${'error' | 'warn' | 'info'}${'' | ` ${1 | 2 | 3 | 4}`}${'' | ' limited'}: ${string}`;
-
-type Field<Event> =
-  (keyof Event & string) | `${keyof Event & string}~` | `${keyof Event & string}:${string}`;
-
-/** `Text` if it is a list of fields, separated by blanks. */
-type FieldList<Event, Text extends string> = Text extends `${infer First} ${infer Rest}`
-  ? First extends Field<Event>
-    ? `${First} ${FieldList<Event, Rest>}`
-    : never
-  : Extract<Text, Field<Event>>;
+/** `CONDITIONS: SEVERITY VERBOSITY limited: MESSAGE | FIELDS`; all but severity and message may be missing. */
+const ROW = /^(.*?): (error|warn|info)(?: (\d))?( limited)?: (.*?)(?: \| (.*))?$/;
 
 /**
- * A log line for an event, or a function that chooses it; undefined: none. `keys`: fields of the event, `field:key` to use
- * another key, or a function that makes the keys; a list of keys makes one line each. Keys are named after fields, with the
- * exceptions of `KEY_NAMES`; fields that are undefined or empty are left out, times in milliseconds are rounded, with `~` to tenths; the key `seconds` has them in seconds. `from`: the
- * lowest verbosity of the lines that the function chooses; below it, the channel gets no subscriber.
+ * A log line for an event.
+ *
+ * - Conditions, separated by blanks, must all hold: `field` or `!field`; `field=text` or `field!=text`.
+ * - `limited`: many clients could cause it, so below `-v=3` its rate is limited.
+ * - Fields, separated by commas, have a key of their name, with the exceptions of `KEY_NAMES`; `field:key` uses another
+ * one, `key=text` is constant. Those that are undefined or empty are left out, lists are logged as their length, times in
+ * milliseconds rounded, with `~` to tenths; the key `seconds` has them in seconds.
+ * - `field.part` is a field of a field.
+ *
+ * `keys` makes the keys instead; a list makes a line of each of its items.
  */
-export function on<Event extends object, const Text extends string = never>(
+export function rule<Event extends object>(
   channel: TypedChannel<Event>,
-  line: LogLine | ((event: Event) => LogLine | undefined),
-  keys: (Text & FieldList<Event, Text>) | ((event: Event) => LogKeys | readonly LogKeys[]),
-  from = 0,
+  row: string,
+  keys?: (event: Event) => LogKeys | readonly LogKeys[],
 ): LogRule {
-  const fields = typeof keys === 'string' ? keys.split(' ') : [];
-  const fixed = typeof line === 'string' ? parseLine(line) : undefined;
+  const [, conditions = '', level, v = '0', limited, message = '', fields] = ROW.exec(row) ?? [];
+  const severity = level as 'error' | 'warn' | 'info';
+  const holds = conditions.split(' ').filter(Boolean).map(conditionOf);
+  const keysOf = keys ?? keysOfFields(fields?.split(', ') ?? []);
   const write = (log: Log, limiter: LogLimiter, event: Event): void => {
-    const chosen = typeof line === 'string' ? line : line(event);
-    if (chosen === undefined) return;
-    const { severity, v, isLimited, message } = fixed ?? parseLine(chosen);
-    if (v > log.verbosity) return;
-    for (const line of [typeof keys === 'function' ? keys(event) : keysOf(event, fields)].flat()) {
-      const suppressed = isLimited && log.verbosity < UNLIMITED_FROM ? limiter.take(message) : 0;
+    if (!holds.every((each) => each(event))) return;
+    for (const line of [keysOf(event)].flat()) {
+      const isLimited = limited !== undefined && log.verbosity < UNLIMITED_FROM;
+      const suppressed = isLimited ? limiter.take(message) : 0;
       if (suppressed === undefined) continue;
       const all = suppressed > 0 ? { ...line, suppressed } : line;
       if (severity !== 'info') log[severity](message, all);
-      else if (v === 0) log.info(message, all);
-      else log.v(v, message, all);
+      else if (v === '0') log.info(message, all);
+      else log.v(Number(v), message, all);
     }
   };
   return {
-    v: fixed?.v ?? from,
+    v: Number(v),
     subscribe(subscriptions, log, limiter) {
       subscriptions.on(channel, (event) => write(log, limiter, event));
     },
   };
 }
 
-const LINE = /^(\w+)(?: (\d))?( limited)?: (.*)$/s;
+function conditionOf(condition: string): (event: object) => boolean {
+  const [, not, path = '', differs, text] = /^(!?)([\w.]+)(?:(!?)=(.*))?$/.exec(condition) ?? [];
+  const wanted = not !== '!' && differs !== '!';
+  return (event) => {
+    const value = valueAt(event, path);
+    return (text === undefined ? Boolean(value) : String(value) === text) === wanted;
+  };
+}
 
-function parseLine(line: LogLine) {
-  const [, severity, v = '0', limited, message = ''] = LINE.exec(line) ?? [];
-  const isLimited = limited !== undefined;
-  return { severity: severity as 'error' | 'warn' | 'info', v: Number(v), isLimited, message };
+function valueAt(event: object, path: string): unknown {
+  let value: unknown = event;
+  for (const name of path.split('.'))
+    value = (value as Record<string, unknown> | undefined)?.[name];
+  return value;
 }
 
 const KEY_NAMES: Readonly<Record<string, string>> = {
@@ -79,18 +81,38 @@ const KEY_NAMES: Readonly<Record<string, string>> = {
   durationMs: 'ms',
 };
 
-function keysOf(event: object, fields: readonly string[]): LogKeys {
-  const keys: Record<string, unknown> = {};
-  for (const field of fields) {
-    const [name = '', key = KEY_NAMES[name] ?? name] = field.replace('~', '').split(':');
-    const value: unknown = event[name as keyof typeof event];
-    if (value === undefined || value === '') continue;
-    const isTime = typeof value === 'number' && name.endsWith('Ms');
-    const parts = field.endsWith('~') ? 10 : 1;
-    const time = Math.round(Number(value) * parts) / parts;
-    keys[key] = isTime ? time / (key === 'seconds' ? 1000 : 1) : value;
-  }
-  return keys;
+/** Fields with several keys, or a form of their own. */
+const FORMATS: Readonly<Record<string, (value: never) => LogKeys>> = {
+  listen: ({ address, port, traffic }: ListenSpec) => {
+    return { address: formatHostPort({ host: address, port }), traffic };
+  },
+  portals: (portals: readonly PortalSpec[]) => ({ addresses: portals.map(portalText) }),
+  validUntil: (at: number) => ({ validUntil: new Date(at).toISOString() }),
+};
+
+function portalText({ kind, address, port }: PortalSpec): string {
+  return `${kind} ${address === undefined ? `:${port}` : formatHostPort({ host: address, port })}`;
+}
+
+const FIELD = /^([\w.]+)(~?)(?::(\w+))?(?:=(.*))?$/;
+
+function keysOfFields(fields: readonly string[]): (event: object) => LogKeys {
+  return (event) => {
+    const keys: Record<string, unknown> = {};
+    for (const field of fields) {
+      const [, path = '', tenths, name, constant] = FIELD.exec(field) ?? [];
+      const key = name ?? KEY_NAMES[path] ?? path;
+      const value = constant ?? valueAt(event, path);
+      if (value === undefined || value === '') continue;
+      if (FORMATS[path] !== undefined) Object.assign(keys, FORMATS[path](value as never));
+      else if (Array.isArray(value)) keys[key] = value.length;
+      else if (typeof value === 'number' && path.endsWith('Ms')) {
+        const parts = tenths === '' ? 1 : 10;
+        keys[key] = Math.round(value * parts) / parts / (key === 'seconds' ? 1000 : 1);
+      } else keys[key] = value;
+    }
+    return keys;
+  };
 }
 
 /** At this verbosity, lines about connections are no longer rate-limited. */

@@ -1,7 +1,7 @@
 /** What real sources and servers report: in the log and in the metrics. */
 import t from 'tap';
 import { subscribeLog } from '../../src/observe/log-rules.ts';
-import { SOURCE_RULES } from '../../src/observe/log-sources.ts';
+import { SOURCE_RULES } from '../../src/observe/log-table.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startApiRig } from '../support/api-rig.ts';
 import { captureLog } from '../support/captured-log.ts';
