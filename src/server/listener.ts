@@ -25,6 +25,7 @@ export interface ListenerOptions {
   readonly address: ListenAddress;
   /** Undefined: plaintext. */
   readonly tls: TlsMaterial | undefined;
+  /** At once; each client has a share of them, see `Shares`. */
   readonly maxConnections: number;
   /** A connection is ready for HTTP/2. */
   readonly onConnection: (socket: Socket) => void;
@@ -39,9 +40,6 @@ const SOCKET_MODE = 0o770;
  */
 export async function listen(options: ListenerOptions) {
   const { address, maxConnections, tls, onConnection } = options;
-  /** A connection was closed because its client, or all clients together, reached the limit. */
-  const refused = (peer = ''): void =>
-    serverLimitReached.publish({ limit: 'max-api-connections', value: maxConnections, peer });
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
   const shares = new Shares(maxConnections);
@@ -54,9 +52,11 @@ export async function listen(options: ListenerOptions) {
   // Runs before any other handler.
   server.prependListener('connection', (socket: Socket) => {
     socket.on('error', () => {});
-    const release = shares.take(peerOf(socket.remoteAddress, socket));
+    const { remoteAddress } = socket;
+    const release = shares.take(peerOf(remoteAddress, socket));
     if (release === undefined) {
-      refused(socket.remoteAddress);
+      const reached = { limit: 'max-api-connections', value: maxConnections };
+      serverLimitReached.publish({ ...reached, peer: remoteAddress ?? '' });
       socket.destroy();
       return;
     }
@@ -67,8 +67,6 @@ export async function listen(options: ListenerOptions) {
     });
     socket.setNoDelay(true);
   });
-  server.maxConnections = maxConnections;
-  server.on('drop', (data) => refused(data?.remoteAddress));
   try {
     await bind(server, address);
   } catch (cause) {

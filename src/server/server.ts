@@ -43,13 +43,13 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   const tls = await readTls(files, LISTEN_TLS_FLAGS);
   store.history.limit = limits.maxHistory;
   const hub = new Hub();
-  const server = new Server(channelOptions(limits));
-  const target = sharing(server, new Shares(limits.maxWatchers));
+  const interceptors = [sharing(new Shares(limits.maxWatchers))];
+  const server = new Server({ ...channelOptions(limits), interceptors });
   const { maxMessageSize, maxConnections } = limits;
-  for (const api of apis) addWatchService(target, store, { api, hub, maxMessageSize });
-  const healthStopping = addHealth(target, store, apis);
+  for (const api of apis) addWatchService(server, store, { api, hub, maxMessageSize });
+  const healthStopping = addHealth(server, store, apis);
   addReflection(
-    target,
+    server,
     apis.map((api) => SERVICES[api]),
   );
   // Connections come through our own listener, which has more control over sockets than grpc-js.

@@ -1,5 +1,5 @@
 /** The gRPC services of the server. */
-import type { ServerWritableStream, ServiceDefinition } from '@grpc/grpc-js';
+import type { Server, ServerWritableStream } from '@grpc/grpc-js';
 import { ReflectionService } from '@grpc/reflection';
 import { HealthImplementation } from 'grpc-health-check';
 import { FILE_DESCRIPTORS } from '../api/generated/descriptors.ts';
@@ -7,7 +7,6 @@ import { GlobalReaders } from '../store/global-readers.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { LocalReaders } from '../store/local-readers.ts';
 import type { ApiName } from './events.ts';
-import type { ServiceTarget } from './shares.ts';
 import { type BytesCall, Watch, type WatchOptions } from './watch.ts';
 
 export const SERVICES: Readonly<Record<ApiName, string>> = {
@@ -16,30 +15,26 @@ export const SERVICES: Readonly<Record<ApiName, string>> = {
 };
 
 export function addWatchService(
-  server: ServiceTarget,
+  server: Server,
   store: GlobalStore,
   { api, hub, maxMessageSize }: Pick<WatchOptions, 'api' | 'hub' | 'maxMessageSize'>,
 ): void {
   const readers = api === 'local' ? new LocalReaders(store) : new GlobalReaders(store);
-  server.addService(serviceDefinition(api), {
-    watch: (call: BytesCall) => void new Watch({ api, call, readers, hub, maxMessageSize }),
-  });
-}
-
-/** The service of an API, with messages left as bytes. */
-function serviceDefinition(api: ApiName): ServiceDefinition {
+  // Watch reads and writes the bytes itself.
   const asIs = (bytes: Buffer): Buffer => bytes;
-  return {
-    watch: {
-      path: `/${SERVICES[api]}/Watch`,
-      requestStream: true,
-      responseStream: true,
-      requestSerialize: asIs,
-      requestDeserialize: asIs,
-      responseSerialize: asIs,
-      responseDeserialize: asIs,
-    },
+  const watch = {
+    path: `/${SERVICES[api]}/Watch`,
+    requestStream: true,
+    responseStream: true,
+    requestSerialize: asIs,
+    requestDeserialize: asIs,
+    responseSerialize: asIs,
+    responseDeserialize: asIs,
   };
+  server.addService(
+    { watch },
+    { watch: (call: BytesCall) => void new Watch({ api, call, readers, hub, maxMessageSize }) },
+  );
 }
 
 type WatchCall = ServerWritableStream<{ service: string }, { status: string }>;
@@ -50,7 +45,7 @@ type WatchCall = ServerWritableStream<{ service: string }, { status: string }>;
  * server is about to end.
  */
 export function addHealth(
-  server: ServiceTarget,
+  server: Server,
   store: GlobalStore,
   apis: readonly ApiName[],
 ): () => void {
@@ -92,7 +87,7 @@ type PackageDefinition = ConstructorParameters<typeof ReflectionService>[0];
  * Adds gRPC's reflection service to a server, so that tools such as grpcurl know the messages of these APIs and of
  * the health service.
  */
-export function addReflection(server: ServiceTarget, services: readonly string[]): void {
+export function addReflection(server: Server, services: readonly string[]): void {
   const fileDescriptorProtos = FILE_DESCRIPTORS.map((text) => Buffer.from(text, 'base64'));
   // The reflection service only reads the descriptors of a definition.
   const definition = { files: { fileDescriptorProtos } } as unknown as PackageDefinition;

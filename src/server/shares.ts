@@ -1,12 +1,7 @@
-import {
-  status,
-  type Server,
-  type ServerDuplexStream,
-  type ServerWritableStream,
-} from '@grpc/grpc-js';
+import { status, type ServerInterceptingCall, type ServerInterceptor } from '@grpc/grpc-js';
 import ipaddr from 'ipaddr.js';
+import type { ServerHttp2Stream } from 'node:http2';
 import { serverLimitReached } from './events.ts';
-import { http2StreamOf } from './watch.ts';
 
 /**
  * The client whose share a connection counts towards: an address, or its /64 for IPv6, all of which one host may
@@ -49,41 +44,22 @@ export class Shares {
   }
 }
 
-/** Adds services to a server whose streaming calls each take a share while they are open. */
-export function sharing(server: Pick<Server, 'addService'>, shares: Shares): ServiceTarget {
-  return {
-    addService(definition, implementation) {
-      // A handler may have either name of its method.
-      const streaming = new Set(
-        Object.entries(definition)
-          .filter(([, { responseStream }]) => responseStream)
-          .flatMap(([name, { originalName }]) => [name, originalName]),
-      );
-      const methods = Object.entries(implementation).map(([name, handler]) => {
-        if (!streaming.has(name)) return [name, handler];
-        const handle = handler as (call: StreamingCall) => void;
-        return [name, (call: StreamingCall) => admit(call, shares) && handle(call)];
-      });
-      server.addService(definition, Object.fromEntries(methods));
-    },
+/** Ends a streaming call whose client has used its share; any other one takes a share while it is open. */
+export function sharing(shares: Shares): ServerInterceptor {
+  return ({ responseStream }, call) => {
+    // Of the object that grpc-js makes for each call, which its types hide.
+    const { stream } = call as unknown as { readonly stream: ServerHttp2Stream };
+    const { session } = stream;
+    const peer = peerOf(session?.socket.remoteAddress, session ?? call);
+    const release = responseStream ? shares.take(peer) : () => {};
+    if (release !== undefined) {
+      stream.once('close', release);
+    } else {
+      const { max } = shares;
+      serverLimitReached.publish({ limit: 'max-watchers', value: max, peer: call.getPeer() });
+      const details = `this client has reached its share of the limit of ${max} watchers`;
+      call.sendStatus({ code: status.RESOURCE_EXHAUSTED, details });
+    }
+    return call as ServerInterceptingCall;
   };
-}
-
-export type ServiceTarget = Pick<Server, 'addService'>;
-type StreamingCall = ServerDuplexStream<unknown, unknown> | ServerWritableStream<unknown, unknown>;
-
-/** If the client has used its share, ends the call and returns false. */
-function admit(call: StreamingCall, shares: Shares): boolean {
-  const stream = http2StreamOf(call);
-  const { session } = stream;
-  const release = shares.take(peerOf(session?.socket.remoteAddress, session ?? call));
-  if (release !== undefined) {
-    stream.once('close', release);
-    return true;
-  }
-  const { max } = shares;
-  serverLimitReached.publish({ limit: 'max-watchers', value: max, peer: call.getPeer() });
-  const message = `this client has reached its share of the limit of ${max} watchers`;
-  call.emit('error', Object.assign(new Error(message), { code: status.RESOURCE_EXHAUSTED }));
-  return false;
 }

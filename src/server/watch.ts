@@ -12,15 +12,6 @@ import { MAX_REQUESTS_AHEAD } from './limits.ts';
 /** A call whose messages are bytes. */
 export type BytesCall = ServerDuplexStream<Buffer, Uint8Array>;
 
-/**
- * The HTTP/2 stream below a call, a field of the call objects of grpc-js 1.14, which does not offer it. grpc-js passes
- * each message of each call through queues, promises and copies, which for a thousand clients doubles the cost of a
- * change.
- */
-export function http2StreamOf(call: object): ServerHttp2Stream {
-  return (call as { readonly call: { readonly stream: ServerHttp2Stream } }).call.stream;
-}
-
 export interface WatchOptions {
   readonly api: ApiName;
   readonly call: BytesCall;
@@ -38,7 +29,10 @@ export interface WatchOptions {
 export class Watch {
   readonly #options: WatchOptions;
   readonly #peer: string;
-  /** Read and written directly: see `http2StreamOf`. */
+  /**
+   * Read and written directly: grpc-js passes each message of each call through queues, promises and copies, which for
+   * a thousand clients doubles the cost of a change.
+   */
   readonly #stream: ServerHttp2Stream;
   readonly #reader: Reader;
   readonly #requests: WatchReq[] = [];
@@ -56,7 +50,8 @@ export class Watch {
     const { api, call, readers, hub } = options;
     this.#options = options;
     this.#peer = call.getPeer();
-    this.#stream = http2StreamOf(call);
+    // A field of the call objects of grpc-js 1.14, which does not offer it.
+    this.#stream = (call as unknown as { call: { stream: ServerHttp2Stream } }).call.stream;
     this.#reader = readers.open((error) => this.end(status.ABORTED, error));
     // The stream must have its headers before bytes are written to it.
     call.sendMetadata(new Metadata());
@@ -64,7 +59,12 @@ export class Watch {
     this.#stream.removeAllListeners('data');
     this.#stream.on('data', (chunk: Buffer) => {
       if (this.#ended) return;
-      for (const request of requests.read(chunk)) this.#onRequest(request);
+      try {
+        for (const request of requests.read(chunk)) this.#onRequest(request);
+      } catch (cause) {
+        if (!(cause instanceof Refusal)) throw cause;
+        this.end(cause.code, new KpngError('KPNG_OP_INVALID', cause.message, { cause }));
+      }
     });
     this.#stream.once('end', () => this.#onHalfClose());
     // grpc-js listens only to the first error, and itself reports the end of the call.
@@ -109,24 +109,18 @@ export class Watch {
     this.#options.call.emit('error', Object.assign(new Error(error.message), { code }));
   }
 
-  #onRequest(request: Buffer | Refusal): void {
+  /** Throws a Refusal. */
+  #onRequest(request: Buffer): void {
     if (this.#ended) return;
-    if (!Buffer.isBuffer(request)) {
-      const message = `Invalid request: ${request.problem}.`;
-      this.end(request.code, new KpngError('KPNG_OP_INVALID', message));
-      return;
-    }
-    // Usually the same as before.
-    if (this.#lastRequest?.equals(request) !== true) {
+    // Requests of the global API have no content, and those of the local one are usually the same as before.
+    if (this.#options.api === 'local' && this.#lastRequest?.equals(request) !== true) {
       try {
-        // Requests of the global API have no content.
-        if (this.#options.api === 'local') {
-          this.#requested = WatchReq.decode(checked(request, { 1: 'text' }));
-        }
+        this.#requested = WatchReq.decode(checked(request, { 1: 'text' }));
       } catch (cause) {
-        const message = `A request cannot be decoded: ${messageOf(cause)}.`;
-        this.end(status.INVALID_ARGUMENT, new KpngError('KPNG_OP_INVALID', message, { cause }));
-        return;
+        throw new Refusal(
+          status.INVALID_ARGUMENT,
+          `A request cannot be decoded: ${messageOf(cause)}.`,
+        );
       }
       // A copy: the message is part of a larger buffer.
       this.#lastRequest = Buffer.from(request);
@@ -197,7 +191,7 @@ const SLICE_MS = 10;
 export class Hub {
   readonly watches = new Set<Watch>();
   /** Watches not polled since the last change. */
-  #round: Iterator<Watch> | undefined;
+  #round: SetIterator<Watch> | undefined;
   #changedMeanwhile = false;
   /** Operations sent but not published yet. */
   #sent = 0;
@@ -228,10 +222,8 @@ export class Hub {
     const round = this.#round;
     if (round === undefined) return;
     const end = performance.now() + SLICE_MS;
-    for (;;) {
-      const { done, value } = round.next();
-      if (done === true) break;
-      value.poll();
+    for (const watch of round) {
+      watch.poll();
       if (performance.now() < end) continue;
       setImmediate(() => this.#poll());
       return;
@@ -269,10 +261,14 @@ export function* piecesOf(frames: Iterable<Buffer>): Generator<Buffer, void, und
   if (length > 0) yield piece.subarray(0, length);
 }
 
-/** Why a request is not accepted: the call has to end with this status. */
-export interface Refusal {
+/** A request is not accepted: the call has to end with this status. */
+export class Refusal extends Error {
   readonly code: status;
-  readonly problem: string;
+
+  constructor(code: status, message: string) {
+    super(message);
+    this.code = code;
+  }
 }
 
 /** Bytes before each message: a flag for compression and the length. */
@@ -289,32 +285,30 @@ export class RequestReader {
     this.#maxBytes = maxBytes;
   }
 
-  /** The requests that a chunk completes. After a refusal, nothing more may be read. */
-  *read(chunk: Buffer): Generator<Buffer | Refusal, void, undefined> {
-    let rest = chunk;
-    if (this.#begun.length > 0) {
-      this.#begun.append(chunk);
-      if (this.#begun.length < this.#wanted) return;
-      rest = this.#begun.take();
-    }
-    this.#wanted = PREFIX;
-    while (rest.length >= PREFIX) {
-      const length = rest.readUInt32BE(1);
-      if (rest[0] !== 0) {
-        yield { code: status.UNIMPLEMENTED, problem: 'compressed requests are not supported' };
-        return;
-      }
-      if (length > this.#maxBytes) {
-        const problem = `a request of ${length} bytes exceeds the limit of ${this.#maxBytes}`;
-        yield { code: status.RESOURCE_EXHAUSTED, problem };
-        return;
-      }
-      this.#wanted = PREFIX + length;
+  /** The requests that a chunk completes. Throws a Refusal behind the last valid one; then nothing more may be read. */
+  *read(chunk: Buffer): Generator<Buffer, void, undefined> {
+    this.#begun.append(chunk);
+    if (this.#begun.length < this.#wanted) return;
+    let rest = this.#begun.take();
+    for (;;) {
+      this.#wanted = PREFIX + (rest.length < PREFIX ? 0 : this.#lengthOf(rest));
       if (rest.length < this.#wanted) break;
       yield rest.subarray(PREFIX, this.#wanted);
       rest = rest.subarray(this.#wanted);
-      this.#wanted = PREFIX;
     }
-    if (rest.length > 0) this.#begun.append(rest);
+    this.#begun.append(rest);
+  }
+
+  #lengthOf(message: Buffer): number {
+    if (message[0] !== 0) {
+      throw new Refusal(
+        status.UNIMPLEMENTED,
+        'Invalid request: compressed requests are not supported.',
+      );
+    }
+    const length = message.readUInt32BE(1);
+    if (length <= this.#maxBytes) return length;
+    const problem = `Invalid request: a request of ${length} bytes exceeds the limit of ${this.#maxBytes}.`;
+    throw new Refusal(status.RESOURCE_EXHAUSTED, problem);
   }
 }

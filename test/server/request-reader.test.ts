@@ -8,7 +8,7 @@ import { WatchReq } from '../../src/api/generated/localv1/api.ts';
 import { operationsSent } from '../../src/server/events.ts';
 import { MAX_REQUESTS_AHEAD } from '../../src/server/limits.ts';
 import { SYNC_FRAME } from '../../src/api/frames.ts';
-import { RequestReader } from '../../src/server/watch.ts';
+import { Refusal, RequestReader } from '../../src/server/watch.ts';
 import type { ApiServer } from '../../src/server/server.ts';
 import { framed, openStreams, portOf, startApiRig } from '../support/api-rig.ts';
 import { pod } from '../support/cluster.ts';
@@ -21,9 +21,11 @@ function read(pieces: readonly Buffer[], maxMessageSize = 1000) {
   const requests: string[] = [];
   const messages = new RequestReader(maxMessageSize);
   for (const piece of pieces) {
-    for (const each of messages.read(piece)) {
-      if (!Buffer.isBuffer(each)) return { requests, refusal: each };
-      requests.push(each.toString('latin1'));
+    try {
+      for (const each of messages.read(piece)) requests.push(each.toString('latin1'));
+    } catch (refusal) {
+      if (!(refusal instanceof Refusal)) throw refusal;
+      return { requests, refusal };
     }
   }
   return { requests };
@@ -69,7 +71,7 @@ t.test('a message above the limit is refused before it is there', async (t) => {
   const ok = framed(Buffer.from('ok'));
   const { requests, refusal } = read([ok, framed(Buffer.alloc(1001)).subarray(0, 6)]);
   t.strictSame(requests, ['ok']);
-  t.match(refusal, { code: status.RESOURCE_EXHAUSTED, problem: /1001 bytes .* 1000/ });
+  t.match(refusal, { code: status.RESOURCE_EXHAUSTED, message: /1001 bytes .* 1000/ });
   t.strictSame(read([framed(Buffer.alloc(1000))]).refusal, undefined);
 });
 
