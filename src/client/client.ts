@@ -1,12 +1,12 @@
 import { hostname } from 'node:os';
 import { WatchReq } from '../api/generated/localv1/api.ts';
-import { decodeLocalOp, quote, type DataOp } from '../api/ops.ts';
+import { decodeLocalOp, quote } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import { Deliverer } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
-import { Connector, type ConnectorOptions } from './connector.ts';
+import { type ConnectorOptions, reportInvalid, sourceName, watchServer } from './connector.ts';
 
 export interface KpngClientOptions extends ConnectorOptions {
   /** The node whose view to request. Default: the host's name, unchanged. */
@@ -26,22 +26,14 @@ export interface KpngClientOptions extends ConnectorOptions {
  */
 export class KpngClient {
   readonly #options: KpngClientOptions;
-  readonly #connector: Connector<DataOp>;
+  readonly #source: string;
   readonly #state: LocalState;
+  #running = false;
 
   constructor(options: KpngClientOptions) {
     this.#options = options;
+    this.#source = sourceName('local', options);
     this.#state = new LocalState(options.stateLimits);
-    // Servers that do not know the scope ignore the field.
-    const clusterScope = options.clusterScope === true ? true : undefined;
-    this.#connector = new Connector(
-      {
-        name: 'local',
-        encodeRequest: (nodeName) => WatchReq.encode({ nodeName, clusterScope }).finish(),
-        decode: decodeLocalOp,
-      },
-      options,
-    );
   }
 
   /**
@@ -49,34 +41,40 @@ export class KpngClient {
    * failed. A client runs once at a time.
    */
   async run(sink: LocalSink, signal?: AbortSignal): Promise<void> {
-    const { clock, random, onError, nodeName, once } = this.#options;
+    if (this.#running) throw new Error('The client is running.');
+    this.#running = true;
+    const { clock, random, onError, nodeName = hostname(), once, ...options } = this.#options;
+    // Servers that do not know the scope ignore the field.
+    const clusterScope = options.clusterScope === true ? true : undefined;
+    const request = WatchReq.encode({ nodeName, clusterScope }).finish();
+    const api = { name: 'local', request, decode: decodeLocalOp } as const;
     const deliverer = new Deliverer(sink, { clock, random, onFailed: onError });
-    const state = this.#state;
+    const over = new AbortController();
+    const stop = AbortSignal.any(signal ? [signal, over.signal] : [over.signal]);
+    let refused: KpngError | undefined;
+    const complete = async (): Promise<void> => {
+      const error = await deliverer.deliver(() => this.#complete());
+      if (!once) return;
+      refused = error;
+      over.abort();
+    };
     try {
-      await this.#connector.run(
-        {
-          reset: () => state.reset(),
-          apply: (op) => state.apply(op),
-          complete: () => deliverer.deliver(() => this.#complete()),
-        },
-        { nodeName: nodeName ?? hostname(), once },
-        signal ?? new AbortController().signal,
-      );
+      await watchServer(api, this.#options, this.#state, complete, stop);
     } finally {
       await deliverer.close();
+      this.#running = false;
     }
+    if (refused) throw refused;
   }
 
   #complete(): LocalChange {
     const change = this.#state.sync();
-    for (const each of change.orphans) this.#connector.invalid(serviceMissing(each));
-    this.#connector.synced();
-    sourceSynced.publish({
-      source: this.#connector.source,
-      services: change.view.size,
-      changed: change.changed.size,
-      operations: change.operations,
-    });
+    const source = this.#source;
+    for (const each of change.orphans) {
+      reportInvalid(source, serviceMissing(each), this.#options.onError);
+    }
+    const { view, changed, operations } = change;
+    sourceSynced.publish({ source, services: view.size, changed: changed.size, operations });
     return change;
   }
 }

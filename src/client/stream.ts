@@ -13,7 +13,8 @@ import type { TlsMaterial } from '../util/tls-files.ts';
 /** One of kpng's two APIs, as a client sees it. */
 export interface StreamApi<Op> {
   readonly name: 'local' | 'global';
-  readonly encodeRequest: (nodeName: string) => Uint8Array;
+  /** The message that requests a change set. */
+  readonly request: Uint8Array;
   readonly decode: (bytes: Uint8Array) => ChangeOp<Op> | StreamOp;
 }
 
@@ -34,7 +35,7 @@ const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
 
 /** Operations from a server. Iteration always ends with a KpngError (KPNG_SOURCE_LOST). */
 export interface OpStream<Op> extends AsyncIterable<ChangeOp<Op> | StreamOp> {
-  request(nodeName: string): void;
+  request(): void;
   /** Ends the call and its connection at once. Idempotent. */
   close(): void;
 }
@@ -56,7 +57,7 @@ export async function openStream<Op>(
   const client = new Client(target.uri, connections.credentials, channelOptions(maxMessageSize));
   const call = client.makeBidiStreamRequest(
     `/${api.name}v1.Sets/Watch`,
-    (nodeName: string) => Buffer.from(api.encodeRequest(nodeName)),
+    (message: Uint8Array) => Buffer.from(message),
     api.decode,
   );
   // Reading the stream reports the error. Without a listener, an error during a pause, while the sink works, would
@@ -80,7 +81,7 @@ export async function openStream<Op>(
     onConnected();
   });
   return {
-    request: (nodeName) => void call.write(nodeName),
+    request: () => void call.write(api.request),
     close,
     async *[Symbol.asyncIterator]() {
       try {
