@@ -16,7 +16,7 @@ import {
 import { linuxTest } from '../support/linux-sys.ts';
 import { shortDir } from '../support/short-dir.ts';
 import { echoed, tcpClient } from '../support/tcp-peers.ts';
-import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-peers.ts';
 
 /** Engines and workers of processes that follow each other. */
 const CHAINS = [

@@ -3,7 +3,7 @@ import { captureLog } from '../support/captured-log.ts';
 import { adminRig, Cli, stateFile } from '../support/cli.ts';
 import { type MetricsPage, parseMetrics } from '../support/metrics-page.ts';
 import { connectionEnd, echoServer, request, tcpClient } from '../support/tcp-peers.ts';
-import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-peers.ts';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';

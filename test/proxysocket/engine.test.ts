@@ -21,7 +21,7 @@ import {
   tcpServer,
 } from '../support/tcp-peers.ts';
 import { echo, relayed, TcpRig, tcpScene, tcpSpec, udpSpec } from '../support/tcp-rig.ts';
-import { UdpClient } from '../support/udp-rig.ts';
+import { UdpClient } from '../support/udp-peers.ts';
 import { until } from '../support/until.ts';
 
 t.test('batches are applied one after another', async (t) => {

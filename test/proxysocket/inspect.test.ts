@@ -16,7 +16,7 @@ import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { refusingEndpoint, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig, udpSpec, relayed, echo } from '../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-peers.ts';
 import { until } from '../support/until.ts';
 
 const WEB = 'test/web:http';

@@ -6,7 +6,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { collect } from '../support/sockets.ts';
 import { echoServer, endOf, request, tcpClient, tcpServer } from '../support/tcp-peers.ts';
 import { TcpRig, tcpScene, udpSpec } from '../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-peers.ts';
 import { until } from '../support/until.ts';
 
 t.test('half-closed connections get the new limit, old ones at their next check', async (t) => {
@@ -42,24 +42,6 @@ t.test('sessions take a new idle limit with the next datagram, or keep their own
   await until(() => rig.snapshot('test/dns').counters.active === 0);
   t.equal(rig.snapshot('test/dns').counters.idleTimeouts, 1);
   t.equal(rig.snapshot('test/own').counters.active, 1);
-});
-
-t.test('a lower limit of sessions ends the least recently used with the next client', async (t) => {
-  const rig = new TcpRig(t);
-  const backend = await UdpBackend.start(t);
-  await rig.engine.apply([{ kind: 'set', spec: udpSpec([backend.spec]) }]);
-  const port = rig.port('test/dns');
-  const counters = () => rig.snapshot('test/dns').counters;
-  const clients = await Promise.all(Array.from({ length: 5 }, () => UdpClient.open(t)));
-  for (const client of clients) await client.ask('one', port);
-  await rig.engine.setLimits?.({ maxUdpSessions: 2 });
-  for (const client of clients) await client.ask('two', port);
-  t.match(counters(), { active: 5, connections: 5, sessionsEvicted: 0 }, 'no one is cut off');
-  const fresh = await UdpClient.open(t);
-  t.equal(await fresh.ask('three', port), 'three');
-  t.match(counters(), { active: 2, sessionsEvicted: 4 });
-  await clients.at(-1)?.ask('four', port);
-  t.equal(counters().connections, 6, 'the new one and the last one have their session');
 });
 
 t.test('limits of session affinity are reported as one event, and so is room', async (t) => {

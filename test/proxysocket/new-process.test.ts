@@ -6,7 +6,7 @@ import type { NewProcess } from '../../src/proxysocket/engine.ts';
 import { boundSocket } from '../../src/proxysocket/node/udp/session.ts';
 import { freePort } from '../support/sockets.ts';
 import { TcpRig, udpSpec } from '../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../support/udp-peers.ts';
 import { eventually, until } from '../support/until.ts';
 
 /** A client whose request is at the endpoint, and not answered yet. */

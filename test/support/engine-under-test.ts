@@ -8,16 +8,12 @@
  * - `linux`: what a worker of the pool runs. The pool itself is tested in test/proxysocket/pool.
  */
 import { processDescriptorLimit } from '../../src/proxysocket/core/descriptors.ts';
-import type { EngineContext } from '../../src/proxysocket/core/service-port.ts';
-import type { Engine } from '../../src/proxysocket/engine.ts';
+import type { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import { createDataPlane } from '../../src/proxysocket/linux/engine.ts';
 import { Loop } from '../../src/proxysocket/linux/loop.ts';
 import { openSys } from '../../src/proxysocket/linux/sys/sys.ts';
-import { linuxUdp } from '../../src/proxysocket/linux/udp/transport.ts';
 import { createNodeEngine, type NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
-import { NodeUdpTransport, type NodeUdpOptions } from '../../src/proxysocket/node/udp/transport.ts';
-import { UdpAcceptor } from '../../src/proxysocket/udp/acceptor.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import type { Teardown } from './sockets.ts';
 
@@ -28,22 +24,11 @@ export const ENGINE = ASKED === 'linux' ? 'linux' : 'node';
 const sys = ENGINE === 'linux' ? await openSys() : undefined;
 
 /** An engine, destroyed at the end of the test. */
-export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Engine {
+export function engineUnderTest(t: Teardown, options: NodeEngineOptions): AcceptorEngine {
   if (sys !== undefined) return inlineEngine(t, options);
   const engine = createNodeEngine({ documentedOnly: DOCUMENTED, ...options });
   t.teardown(() => engine.destroy());
   return engine;
-}
-
-/** The half of an engine that carries datagrams. */
-export function udpAcceptorUnderTest(
-  t: Teardown,
-  context: EngineContext,
-  options: NodeUdpOptions,
-): UdpAcceptor {
-  return sys === undefined
-    ? new UdpAcceptor(new NodeUdpTransport(context, options), context)
-    : new UdpAcceptor(linuxUdp(inlineLoop(t), context.limits), context);
 }
 
 /** A loop that takes turns with that of Node until the test ends. */
@@ -63,12 +48,12 @@ export function inlineLoop(t: Teardown, calls = sys): Loop {
 }
 
 /** The `linux` engine in this thread, destroyed at the end of the test. */
-export function inlineEngine(t: Teardown, options: NodeEngineOptions, calls = sys): Engine {
+export function inlineEngine(t: Teardown, options: NodeEngineOptions, calls = sys): AcceptorEngine {
   const engine = createDataPlane(inlineLoop(t, calls), {
     limits: { ...DEFAULT_LIMITS, ...options.limits },
     clock: options.clock ?? systemClock,
     random: options.random ?? Math.random,
-    descriptorLimit: processDescriptorLimit(),
+    descriptorLimit: options.descriptorLimit ?? processDescriptorLimit(),
   });
   t.teardown(() => engine.destroy());
   return engine;

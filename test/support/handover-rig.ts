@@ -12,7 +12,7 @@ import { startCli, stateText, type Cli } from './cli.ts';
 import { shortDir } from './short-dir.ts';
 import { freePort } from './sockets.ts';
 import { echoServer } from './tcp-peers.ts';
-import { UdpBackend } from './udp-rig.ts';
+import { UdpBackend } from './udp-peers.ts';
 
 /** How long a datagram may take before it counts as lost. */
 const LOST_MS = 1000;

@@ -1,30 +1,34 @@
 import type { Socket } from 'node:net';
 import type { Test } from 'tap';
+import type { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
 import type { Engine, ServicePortSnapshot } from '../../src/proxysocket/engine.ts';
 import type { NodeEngineOptions } from '../../src/proxysocket/node/engine.ts';
 import type {
   AffinitySpec,
   EndpointSpec,
   ListenSpec,
+  Protocol,
   ServicePortSpec,
 } from '../../src/proxysocket/spec.ts';
 import { engineUnderTest } from './engine-under-test.ts';
+import { FakeClock } from './fake-clock.ts';
 import type { Teardown } from './sockets.ts';
 import { tcpClient, tcpServer, type TcpServer } from './tcp-peers.ts';
+import { UdpBackend, UdpClient } from './udp-peers.ts';
 import { until } from './until.ts';
 
 const LOOPBACK: ListenSpec = { address: '127.0.0.1', port: 0, traffic: 'internal' };
 
-/** A TCP service port of a test; what is not given is simple. */
+/** A service port of a test; what is not given is simple. */
 export function tcpSpec(
   endpoints: readonly EndpointSpec[],
   options: TcpSpecOptions = {},
 ): ServicePortSpec {
   const { name = 'test/web:http', listen = [{}], affinity = { kind: 'none' }, ...rest } = options;
   return {
+    protocol: 'TCP',
     ...rest,
     name,
-    protocol: 'TCP',
     listen: listen.map((each) => Object.assign({ ...LOOPBACK }, each)),
     endpoints,
     affinity,
@@ -35,17 +39,20 @@ export interface TcpSpecOptions extends Pick<
   ServicePortSpec,
   'proxyProtocol' | 'proxyProtocolFrom' | 'udpIdleTimeoutMs'
 > {
+  readonly protocol?: Protocol;
   readonly name?: string;
   readonly listen?: readonly Partial<ListenSpec>[];
   readonly affinity?: AffinitySpec;
 }
+
+const UDP = { name: 'test/dns', protocol: 'UDP' } as const;
 
 /** The same of UDP. */
 export function udpSpec(
   endpoints: readonly EndpointSpec[],
   options: TcpSpecOptions = {},
 ): ServicePortSpec {
-  return { ...tcpSpec(endpoints, { name: 'test/dns', ...options }), protocol: 'UDP' };
+  return tcpSpec(endpoints, { ...UDP, ...options });
 }
 
 /** The port of the first listener of a service port; 0 if it is not open. */
@@ -56,7 +63,9 @@ export function portOf(engine: Pick<Engine, 'snapshot'>, name = 'test/web:http')
 
 /** An engine, destroyed at the end of the test. */
 export class TcpRig {
-  readonly engine: Engine;
+  readonly engine: AcceptorEngine;
+  /** The service port that is meant where none is named. */
+  name = 'test/web:http';
 
   constructor(t: Teardown, options: NodeEngineOptions = {}) {
     this.engine = engineUnderTest(t, { random: almostOne, ...options });
@@ -69,16 +78,16 @@ export class TcpRig {
     return this.port(spec.name);
   }
 
-  async remove(name = 'test/web:http'): Promise<void> {
+  async remove(name = this.name): Promise<void> {
     await this.engine.apply([{ kind: 'remove', name }]);
   }
 
-  async endpoints(endpoints: readonly EndpointSpec[], name = 'test/web:http'): Promise<void> {
+  async endpoints(endpoints: readonly EndpointSpec[], name = this.name): Promise<void> {
     await this.engine.apply([{ kind: 'endpoints', name, endpoints }]);
   }
 
   /** What the engine reports about a service port; throws when it knows none of that name. */
-  snapshot(name = 'test/web:http'): ServicePortSnapshot {
+  snapshot(name = this.name): ServicePortSnapshot {
     const found = this.engine.snapshot(new Set([name]))[0];
     if (found === undefined) throw new Error(`${name} is not there`);
     return found;
@@ -88,7 +97,7 @@ export class TcpRig {
     return this.snapshot().counters;
   }
 
-  port(name = 'test/web:http', index = 0): number {
+  port(name = this.name, index = 0): number {
     const listener = this.snapshot(name).listeners[index];
     if (listener?.state !== 'listening') {
       throw new Error(`${name} does not listen: ${JSON.stringify(listener)}`);
@@ -109,6 +118,27 @@ export async function tcpScene(
   const rig = new TcpRig(t, options);
   const server = given ?? (await tcpServer(t, echo));
   return { rig, server, port: await rig.serve([server.endpoint], spec) };
+}
+
+interface UdpSceneOptions extends NodeEngineOptions {
+  /** Default: `backend`. */
+  readonly endpoints?: readonly EndpointSpec[];
+  /** How `backend` answers. Default: it echoes. */
+  readonly answer?: (message: Buffer) => Buffer | undefined;
+}
+
+/** An engine whose clock stands still, with one UDP service port, and a client of that. */
+export async function udpScene(
+  t: Teardown,
+  { endpoints, answer, ...options }: UdpSceneOptions = {},
+  spec: TcpSpecOptions = {},
+) {
+  const clock = new FakeClock();
+  const rig = new TcpRig(t, { clock, ...options });
+  const backend = await UdpBackend.start(t, answer);
+  rig.name = spec.name ?? UDP.name;
+  const port = await rig.serve(endpoints ?? [backend.spec], { ...UDP, ...spec });
+  return { clock, rig, backend, port, client: await UdpClient.open(t) };
 }
 
 /** What many tests begin with: a client, `socket` of the one server that it is relayed to, and the rig in between. */

@@ -10,7 +10,7 @@ import { inlineEngine } from '../../support/engine-under-test.ts';
 import { library, linuxTest, newSys } from '../../support/linux-sys.ts';
 import { freePort } from '../../support/sockets.ts';
 import { udpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../../support/udp-peers.ts';
 import { until } from '../../support/until.ts';
 
 const { EAGAIN, EBADF, ECONNREFUSED, EMSGSIZE } = constants.errno;

@@ -8,8 +8,8 @@ import { readHostAddresses } from '../../../src/proxysocket/node/udp/transport.t
 import { FakeClock } from '../../support/fake-clock.ts';
 import { collect, freePort, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
-import { TcpRig, udpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient, UdpRig, udpScene } from '../../support/udp-rig.ts';
+import { TcpRig, udpScene } from '../../support/tcp-rig.ts';
+import { UdpBackend } from '../../support/udp-peers.ts';
 import { until } from '../../support/until.ts';
 
 /** Linux serves all of 127.0.0.0/8, so a host with several addresses is easily had. */
@@ -26,113 +26,84 @@ function host(...addresses: string[]) {
 }
 
 t.test('addresses that come and go are followed', { skip: SKIP }, async (t) => {
-  const addresses = host('127.0.0.1');
-  const { clock, rig, owner, port, client } = await udpScene(t, {
-    hostAddresses: addresses.read,
-    idleMs: 3_600_000,
-    listen: WILDCARD,
-  });
+  // With a portal that adds an address for each service, all of the host would be too many.
+  const addresses = host('127.0.0.1', 'fe80::1');
+  const spec = { udpIdleTimeoutMs: 3_600_000, listen: [WILDCARD] };
+  const { clock, rig, port, client } = await udpScene(t, { hostAddresses: addresses.read }, spec);
   const from = async (address: string): Promise<string | undefined> => {
     await client.ask('x', port, address);
     return client.replies.at(-1)?.from.split(':')[0];
   };
-  t.equal(rig.descriptors.used, 1);
+  const { descriptors } = rig.engine;
+  t.equal(descriptors.used, 1);
 
   addresses.now = ['127.0.0.1', '127.0.0.9'];
   clock.advance(5000);
-  await until(() => rig.descriptors.used === 2);
+  await until(() => descriptors.used === 2);
   t.equal(await from('127.0.0.9'), '127.0.0.9');
-  t.equal(owner.counters.active, 1);
+  t.equal(rig.counters.active, 1);
 
   addresses.now = ['127.0.0.1'];
   clock.advance(5000);
-  await until(() => rig.descriptors.used === 1);
-  t.equal(owner.counters.active, 0, 'sessions of an address that is gone end');
+  await until(() => descriptors.used === 1);
+  t.equal(rig.counters.active, 0, 'sessions of an address that is gone end');
   t.equal(await from('127.0.0.9'), '127.0.0.1');
 });
 
-t.test('sockets of wildcards are limited by descriptors', { skip: SKIP }, async (t) => {
-  const many = Array.from({ length: 40 }, (_, index) => `127.0.1.${index + 1}`);
-  const rig = new UdpRig(t, { hostAddresses: host(...many).read, descriptors: 7 });
-  const listener = await rig.listen(rig.service([]), WILDCARD);
-  t.equal(rig.descriptors.used, 7);
-  await listener.close();
-  t.equal(rig.descriptors.used, 0);
-});
-
-t.test('and by number, which is reported once, until they fit', { skip: SKIP }, async (t) => {
+t.test('sockets of wildcards are limited, which is reported until they fit', async (t) => {
   const clock = new FakeClock();
   const changes = collect(t, limitChanged);
   const many = ['127.0.1.1', '127.0.1.2', '127.0.1.3'];
   const addresses = host(...many);
-  const limits = { udpWildcardSockets: 2 };
-  const rig = new UdpRig(t, { clock, limits, hostAddresses: addresses.read });
-  const one = await rig.listen(rig.service([]), WILDCARD);
-  t.equal(rig.descriptors.used, 2);
-  const two = await rig.listen(rig.service([]), WILDCARD);
-  await rig.listen(rig.service([]), { address: '127.0.0.1' });
-  const limit = 'udp-wildcard-sockets';
-  t.same(changes, [{ limit, value: 2, reached: true }]);
-
-  addresses.now = many.slice(1);
-  clock.advance(5000);
-  await until(() => changes.length === 2);
-  t.same(changes[1], { limit, value: 2, reached: false });
-  addresses.now = many;
-  clock.advance(5000);
-  await until(() => changes.length === 3);
-  t.match(changes[2], { reached: true });
-
-  await one.close();
-  t.equal(changes.length, 3);
-  await two.close();
-  t.match(changes[3], { reached: false }, 'with the last listener that lacked some');
-});
-
-t.test('addresses are read only while there is a wildcard listener', async (t) => {
-  const clock = new FakeClock();
   let readings = 0;
   const hostAddresses = () => {
     readings += 1;
-    return host('127.0.0.1').read();
+    return addresses.read();
   };
-  const rig = new UdpRig(t, { clock, hostAddresses });
-  const owner = rig.service([]);
-  const plain = await rig.listen(owner);
+  const limits = { udpWildcardSockets: 2 };
+  const rig = new TcpRig(t, { clock, limits, hostAddresses });
+  const { descriptors } = rig.engine;
+  const serve = (name: string, address: string) =>
+    rig.serve([], { name, protocol: 'UDP', listen: [{ address }] });
+  await serve('plain', '127.0.0.1');
+  t.equal(readings, 0, 'addresses are read only for a wildcard listener');
   t.equal(clock.pending, 0);
-  t.equal(readings, 0);
-
   const before = await settledDescriptors();
-  const wildcards = [
-    await rig.listen(owner, WILDCARD),
-    await rig.listen(owner, { address: '::' }),
-    await rig.listen(owner, { address: '0:0::0' }),
-  ];
+  await serve('one', '0.0.0.0');
+  t.equal(descriptors.used, SKIP ? 0 : 2);
+  await serve('two', '0.0.0.0');
+  await serve('six', '::');
   t.equal(clock.pending, 1, 'one timer for all of them');
   t.equal(readings, 1, 'and one reading');
-  clock.advance(15_000);
-  t.equal(readings, 4);
+  const limit = { limit: 'udp-wildcard-sockets', value: 2 };
+  t.same(changes, [{ ...limit, reached: true }]);
 
-  for (const listener of wildcards) await listener.close();
+  for (const [now, reached] of [
+    [many.slice(1), false],
+    [many, true],
+  ] as const) {
+    addresses.now = [...now];
+    clock.advance(5000);
+    t.same(changes.at(-1), { ...limit, reached });
+  }
+  t.equal(readings, 3);
+  await rig.remove('one');
+  t.equal(changes.length, 3);
+  await rig.remove('two');
+  t.match(changes[3], { reached: false }, 'with the last listener that lacked some');
+  await rig.remove('six');
   t.equal(clock.pending, 0);
+  t.equal(descriptors.used, 0);
   // Windows closes sockets some turns later.
   await until(() => openDescriptors() <= before);
-  t.equal(openDescriptors(), before);
-  await plain.close();
 });
 
-t.test('the creator of the engine may supply the addresses', { skip: SKIP }, async (t) => {
-  // With a portal that adds an address for each service, all of the host would be too many.
-  const rig = new TcpRig(t, { hostAddresses: host('127.0.0.7', 'fe80::1').read });
-  const backend = await UdpBackend.start(t);
-  const spec = udpSpec([backend.spec], { listen: [WILDCARD] });
-  await rig.engine.apply([{ kind: 'set', spec }]);
-  const port = rig.port(spec.name);
-  const client = await UdpClient.open(t);
-  t.equal(await client.ask('x', port, '127.0.0.7'), 'x');
-  t.equal(await client.ask('y', port, '127.0.0.8'), 'y');
-  const [one, other] = client.replies;
-  t.same([one?.from, other?.from], [`127.0.0.7:${port}`, `127.0.0.1:${port}`]);
+t.test('sockets of wildcards leave descriptors to listeners', { skip: SKIP }, async (t) => {
+  const many = Array.from({ length: 40 }, (_, index) => `127.0.1.${index + 1}`);
+  const limits = { reservedDescriptors: 0 };
+  const options = { hostAddresses: host(...many).read, descriptorLimit: 8, limits, endpoints: [] };
+  const { rig } = await udpScene(t, options, { listen: [WILDCARD] });
+  t.equal(rig.engine.descriptors.used, 7);
 });
 
 t.test('datagrams from port 0 are dropped, and errors are counted; it continues', async (t) => {
@@ -141,17 +112,16 @@ t.test('datagrams from port 0 are dropped, and errors are counted; it continues'
     sockets.push((message as { socket: Socket }).socket);
   };
   subscribe('udp.socket', onSocket);
-  const { owner, port, client } = await udpScene(t);
+  const { rig, port, client } = await udpScene(t);
   unsubscribe('udp.socket', onSocket);
-  const { counters } = owner;
   const socket = sockets.find((each) => each.address().port === port);
   // No ordinary socket can send from port 0, but a packet on the wire can say so.
   const remote = { address: '127.0.0.1', family: 'IPv4' as const, port: 0, size: 1 };
   socket?.emit('message', Buffer.from('x'), remote);
-  t.match(counters, { datagramsDropped: 1, connections: 0 });
+  t.match(rig.counters, { datagramsDropped: 1, connections: 0 });
   // As Windows does when an earlier answer found no socket.
   socket?.emit('error', Object.assign(new Error('recvmsg ECONNRESET'), { code: 'ECONNRESET' }));
-  t.equal(counters.datagramsDropped, 2);
+  t.equal(rig.counters.datagramsDropped, 2);
   t.equal(await client.ask('still there?', port), 'still there?');
 });
 
@@ -176,7 +146,7 @@ t.test('the addresses of the host are its unicast addresses without zones', asyn
 t.test('a UDP session with itself moves on to another endpoint', async (t) => {
   const good = await UdpBackend.named(t, 'good');
   const gone = endpointAt(await freePort());
-  const { owner, port, client } = await udpScene(t, { endpoints: [gone, good.spec] });
+  const { rig, port, client } = await udpScene(t, { endpoints: [gone, good.spec] });
   let backends = 0;
   // Node reports every socket there before it is used.
   const onSocket = (message: unknown): void => {
@@ -189,6 +159,6 @@ t.test('a UDP session with itself moves on to another endpoint', async (t) => {
   subscribe('udp.socket', onSocket);
   t.teardown(() => unsubscribe('udp.socket', onSocket));
   t.equal(await client.ask('x', port), 'good');
-  t.match(owner.counters, { active: 1, retries: 1, connectErrors: { refused: 1 } });
+  t.match(rig.counters, { active: 1, retries: 1, connectErrors: { refused: 1 } });
   t.equal(backends, 2);
 });

@@ -35,7 +35,7 @@ import { until } from '../../support/until.ts';
 import t, { type Test } from 'tap';
 import { createNodeEngine } from '../../../src/proxysocket/node/engine.ts';
 import { CrashBudget } from '../../../src/proxysocket/pool/worker.ts';
-import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../../support/udp-peers.ts';
 
 const POOL_URL = new URL('../../../src/proxysocket/pool/pool.ts', import.meta.url).href;
 

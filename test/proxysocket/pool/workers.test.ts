@@ -19,7 +19,7 @@ import {
   echoed,
 } from '../../support/tcp-peers.ts';
 import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
-import { UdpBackend, UdpClient } from '../../support/udp-rig.ts';
+import { UdpBackend, UdpClient } from '../../support/udp-peers.ts';
 import { until } from '../../support/until.ts';
 
 const pair = (t: Test, endpoints: readonly EndpointSpec[], options: PoolOptions = {}) =>

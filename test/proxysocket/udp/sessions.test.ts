@@ -1,10 +1,13 @@
-import { UdpBackend, UdpClient, UdpRig, udpScene, silent } from '../../support/udp-rig.ts';
+import { udpScene } from '../../support/tcp-rig.ts';
+import { silent, UdpBackend, UdpClient } from '../../support/udp-peers.ts';
 import { until } from '../../support/until.ts';
+import { newCounters } from '../../../src/proxysocket/counters.ts';
 import {
   endpointPicked,
   udpSessionEnded,
   udpSessionStarted,
 } from '../../../src/proxysocket/events.ts';
+import type { ServicePort } from '../../../src/proxysocket/core/service-port.ts';
 import { collect, sha256 } from '../../support/sockets.ts';
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
@@ -21,22 +24,22 @@ import { FakeClock } from '../../support/fake-clock.ts';
 const LARGEST = 'x'.repeat(65_507);
 
 t.test('U1 (kept): a datagram is echoed; the session of a silent client ends', async (t) => {
-  const { clock, backend, owner, port, client } = await udpScene(t);
+  const { clock, rig, backend, port, client } = await udpScene(t);
   t.equal(await client.ask('abc123', port), 'abc123');
   t.equal(await client.ask(LARGEST, port), LARGEST);
   clock.advance(29_999);
-  t.equal(owner.counters.active, 1);
+  t.equal(rig.counters.active, 1);
   clock.advance(1);
   t.equal(clock.pending, 0, 'without sessions nothing is timed');
-  t.match(owner.counters, { active: 0, idleTimeouts: 1, datagramsIn: 2, datagramsOut: 2 });
-  t.match(owner.counters, { bytesIn: 65_513, bytesOut: 65_513, datagramsDropped: 0 });
+  t.match(rig.counters, { active: 0, idleTimeouts: 1, datagramsIn: 2, datagramsOut: 2 });
+  t.match(rig.counters, { bytesIn: 65_513, bytesOut: 65_513, datagramsDropped: 0 });
   await client.ask('y', port);
-  t.equal(owner.counters.connections, 2, 'the next datagram begins another session');
+  t.equal(rig.counters.connections, 2, 'the next datagram begins another session');
   t.equal(backend.peers, 2);
 });
 
 t.test('datagrams of either direction keep a session', async (t) => {
-  const { clock, backend, owner, port, client } = await udpScene(t, { answer: silent });
+  const { clock, rig, backend, port, client } = await udpScene(t, { answer: silent });
 
   client.send('1', port);
   await until(() => backend.received.length === 1);
@@ -44,25 +47,28 @@ t.test('datagrams of either direction keep a session', async (t) => {
   client.send('2', port);
   await until(() => backend.received.length === 2);
   clock.advance(20_000);
-  t.equal(owner.counters.active, 1, 'kept by the client');
+  t.equal(rig.counters.active, 1, 'kept by the client');
 
   const remote = backend.firstPeer;
   backend.send(Buffer.from('3'), remote);
   await until(() => client.replies.length === 1);
   clock.advance(20_000);
-  t.equal(owner.counters.active, 1, 'kept by the endpoint');
+  t.equal(rig.counters.active, 1, 'kept by the endpoint');
   clock.advance(12_000);
-  t.equal(owner.counters.active, 0);
+  t.equal(rig.counters.active, 0);
 });
 
 t.test('a session reports its endpoint, its beginning and its end', async (t) => {
   const picked = collect(t, endpointPicked);
   const started = collect(t, udpSessionStarted);
   const ended = collect(t, udpSessionEnded);
-  const { clock, rig, backend, port, client } = await udpScene(t, {
-    name: 'kube-system/dns:dns',
-    affinity: { kind: 'clientIP', timeoutSeconds: 600 },
-  });
+  const { clock, rig, backend, port, client } = await udpScene(
+    t,
+    {},
+    {
+      affinity: { kind: 'clientIP', timeoutSeconds: 600 },
+    },
+  );
   const second = await UdpClient.open(t);
   await client.ask('one', port);
   await client.ask('two', port);
@@ -71,17 +77,9 @@ t.test('a session reports its endpoint, its beginning and its end', async (t) =>
 
   const endpoint = `127.0.0.1:${backend.spec.port}`;
   const remoteAddress = `127.0.0.1:${client.port}`;
-  const servicePort = 'kube-system/dns:dns';
-  t.same(picked, [
-    {
-      servicePort,
-      sourceAddress: remoteAddress,
-      endpoint,
-      sticky: false,
-      endpoints: 1,
-      attempt: 1,
-    },
-  ]);
+  const servicePort = rig.name;
+  const first = { servicePort, sourceAddress: remoteAddress, endpoint, endpoints: 1, attempt: 1 };
+  t.same(picked, [{ ...first, sticky: false }]);
   t.same(started, [{ servicePort, remoteAddress, endpoint }]);
   t.same(ended, []);
 
@@ -92,17 +90,15 @@ t.test('a session reports its endpoint, its beginning and its end', async (t) =>
   await second.ask('x', port);
   t.match(picked[1], { sticky: true, attempt: 1 });
 
-  rig.acceptor.destroy();
-  t.match(ended[1], { reason: 'destroyed', datagramsIn: 1 });
+  await rig.engine.destroy();
+  t.match(ended[1], { reason: 'service-gone', datagramsIn: 1 });
 });
 
 t.test('12 clients with mixed sizes and bursts get exactly their own answers', async (t) => {
-  const rig = new UdpRig(t);
   // The answer differs from the question, and shows which question it belongs to.
   const answer = (message: Buffer): Buffer => Buffer.concat([Buffer.from('re:'), message]);
   const backends = await Promise.all([1, 2, 3].map(async () => UdpBackend.start(t, answer)));
-  const owner = rig.service(backends.map(({ spec }) => spec));
-  const listener = await rig.listen(owner);
+  const { rig, port } = await udpScene(t, { endpoints: backends.map(({ spec }) => spec) });
   const sizes = [0, 1, 64, 512, 1200, 1472, 4096, 9000];
 
   const checks = Array.from({ length: 12 }, async (_, index) => {
@@ -114,7 +110,7 @@ t.test('12 clients with mixed sizes and bursts get exactly their own answers', a
         const size = sizes[(index + burst + one) % sizes.length] ?? 0;
         const question = size === 0 ? Buffer.alloc(0) : randomBytes(size);
         expected.push(sha256(answer(question)));
-        client.send(question, listener.boundPort);
+        client.send(question, port);
       }
       await until(() => client.replies.length === expected.length);
     }
@@ -126,14 +122,14 @@ t.test('12 clients with mixed sizes and bursts get exactly their own answers', a
     );
     t.same(
       new Set(client.replies.map(({ from }) => from)),
-      new Set([`127.0.0.1:${listener.boundPort}`]),
+      new Set([`127.0.0.1:${port}`]),
       `client ${index} is answered from the address and port that it asked`,
     );
   });
   await Promise.all(checks);
-  t.match(owner.counters, { connections: 12, active: 12, datagramsIn: 180, datagramsOut: 180 });
-  t.equal(owner.counters.datagramsDropped, 0);
-  t.equal(owner.counters.bytesOut, owner.counters.bytesIn + 3 * 180);
+  t.match(rig.counters, { connections: 12, active: 12, datagramsIn: 180, datagramsOut: 180 });
+  t.equal(rig.counters.datagramsDropped, 0);
+  t.equal(rig.counters.bytesOut, rig.counters.bytesIn + 3 * 180);
 });
 
 // What sessions are refused for, and what they remember.
@@ -142,7 +138,7 @@ const WINDOW = 30_000;
 
 t.test('clients are one refusal while they ask; a flood does not grow the memory', async (t) => {
   const clock = new FakeClock();
-  const owner = new UdpRig(t).service([]);
+  const owner = { name: 'd/dns:dns', protocol: 'UDP', counters: newCounters() } as ServicePort;
   const report = refusals(clock, WINDOW);
   const refuse = (port: number): number => {
     report(owner, { address: '127.0.0.1', port }, 'no-endpoint');
