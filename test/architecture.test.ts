@@ -24,7 +24,7 @@ const ALLOWED = readTable(`
   roundrobin: ${SPEC}
   proxysocket: roundrobin
   portal: ${SPEC}
-  handover: proxysocket
+  handover: observe proxysocket
   proxier: api store portal proxysocket
   config:
   observe: config store kube file server portal sinks proxier proxysocket

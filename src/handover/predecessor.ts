@@ -6,9 +6,8 @@ import { messageOf } from '../errors.ts';
 import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
-import { isAllowedUser, type Offer, readHello, readTaken, refusal } from './protocol.ts';
+import type { Log } from '../observe/log.ts';
 import { openSys } from '../proxysocket/linux/sys/sys.ts';
-import { Wire } from './wire.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import {
   inodeOf,
@@ -17,6 +16,17 @@ import {
   type FileId,
   isServed,
 } from '../util/socket-file.ts';
+import {
+  GREETING,
+  type HELLO,
+  isAllowedUser,
+  type OFFER,
+  parseMessage,
+  refusal,
+  type REFUSAL,
+  TAKEN,
+} from './protocol.ts';
+import { Wire } from './wire.ts';
 
 /** Interval of the checks that the socket file is still ours. Milliseconds. */
 export const KEEP_MS = 10_000;
@@ -29,34 +39,13 @@ export const RETAKE_MS = 100;
 /** How long a new process may wait for its state when another one calls: then that gets the sockets. Milliseconds. */
 export const SILENT_MS = 600_000;
 
-export interface SendOptions {
+/** What a new process gets. */
+export interface Offered {
   readonly listeners: readonly PreviousListener[];
   /** UDP sessions, whose clients the new process sends to the same endpoints. */
   readonly flows: readonly PreviousFlow[];
   /** TCP ports of other listeners of this process. */
   readonly ports: readonly number[];
-}
-
-export interface HandoverServerOptions {
-  readonly path: string;
-  /** The socket file that this process found when it started: see `checkUnserved`. */
-  readonly expected: FileId;
-  readonly clock?: Clock;
-  /** What a new process gets. */
-  readonly offer: () => Promise<SendOptions>;
-  /** A new process has received the sockets, and is applying its own state. */
-  readonly onGiven: (pid: number, sockets: number) => void;
-  /** A call was refused, or a new process ended before it served; this process still serves. */
-  readonly onFailed: (reason: string) => void;
-  /** No new process can connect, for this reason; undefined: it can again. Retried every `KEEP_MS`. */
-  readonly onUnreachable: (reason: string | undefined) => void;
-}
-
-export interface Taken {
-  readonly pid: number;
-  /** The listening sockets that it serves. Those opened after its call are not among them: it never received them. */
-  readonly newProcess: NewProcess;
-  readonly gone: Promise<void>;
 }
 
 /** A new process has called; it may be serving already, or about to. */
@@ -69,69 +58,98 @@ interface Call {
 
 /** Waits for a new process and hands it the sockets of this process. */
 export class HandoverServer {
-  readonly #options: HandoverServerOptions;
+  readonly #path: string;
+  readonly #offer: () => Promise<Offered>;
+  readonly #log: Pick<Log, 'info' | 'warn'>;
+  readonly #clock: Clock;
   readonly #file: SocketFile;
-  readonly #taken = Promise.withResolvers<Taken>();
-  /** Resolves when a new process serves the clients, if one ever does. */
-  readonly taken = this.#taken.promise;
+  readonly #handedOver = Promise.withResolvers<number>();
+  /** Resolves with the process id of a new process when it serves the clients. */
+  readonly handedOver = this.#handedOver.promise;
+  /** That process. `served` lacks sockets opened after its call: it never received them. `gone`: when it has ended. */
+  newProcess: (NewProcess & { readonly gone: Promise<void> }) | undefined;
   #call: Call | undefined;
-  #isTaken = false;
   #server: Server | undefined;
   #timer: Timer | undefined;
   #unreachable: string | undefined;
-  #closed = false;
+  isClosed = false;
 
-  constructor(options: HandoverServerOptions) {
-    this.#options = options;
-    this.#file = new SocketFile(options.path);
+  /** `offer`: what a new process gets. */
+  constructor(
+    path: string,
+    offer: () => Promise<Offered>,
+    log: Pick<Log, 'info' | 'warn'>,
+    clock = systemClock,
+  ) {
+    this.#path = path;
+    this.#offer = offer;
+    this.#log = log;
+    this.#clock = clock;
+    this.#file = new SocketFile(path);
   }
 
   /**
-   * Listens until `close`. Resolves after the first attempt; a failure is reported by `onUnreachable`. Binds the path
-   * again when the file is gone, and when another process that held it has ended.
+   * Listens until `close`. Resolves after the first attempt; failures are logged. Binds the path again when the file is
+   * gone, and when another process that held it has ended. `expected`: the file that this process found when it started,
+   * see `checkUnserved`.
    */
-  async listen(): Promise<void> {
-    await this.#listen(this.#options.expected);
-  }
-
-  /** Waits up to `withinMs` for a new process that is about to take over; resolves with whether it has. */
-  async settled(withinMs: number): Promise<boolean> {
-    if (this.#call === undefined) return true;
-    const late = Promise.withResolvers<boolean>();
-    const timer = this.#clock.setTimer(withinMs, () => late.resolve(false));
-    const over = this.#call.over.then(() => true);
-    return Promise.race([over, late.promise]).finally(() => timer.cancel());
-  }
-
-  /** Stops handing over, and removes the socket unless another process owns it. Idempotent. */
-  close(): void {
-    this.#closed = true;
-    this.#timer?.cancel();
-    this.#file.remove();
-    this.#server?.close();
-    if (!this.#isTaken) this.#call?.socket.destroy();
-  }
-
-  get #clock(): Clock {
-    return this.#options.clock ?? systemClock;
-  }
-
-  async #listen(expected: FileId): Promise<void> {
-    let unreachable: string | undefined;
+  async listen(expected?: FileId): Promise<void> {
+    let reason: string | undefined;
     try {
       await this.#takePath(expected);
     } catch (error) {
-      unreachable = messageOf(error);
+      reason = messageOf(error);
     }
-    if (this.#closed) return this.close();
-    if (unreachable !== this.#unreachable) this.#options.onUnreachable(unreachable);
-    this.#unreachable = unreachable;
+    if (this.isClosed) return this.close();
+    const path = this.#path;
+    if (reason !== undefined && reason !== this.#unreachable) {
+      const message = 'Handover socket unavailable; a new process cannot take over; retrying';
+      this.#log.warn(message, { path, reason });
+    } else if (reason === undefined && this.#unreachable !== undefined) {
+      this.#log.info('Handover socket ready; a new process can take over', { path });
+    }
+    this.#unreachable = reason;
     this.#schedule(KEEP_MS);
+  }
+
+  /** Waits up to `withinMs` for a new process that is about to take over. */
+  async settled(withinMs: number): Promise<void> {
+    if (this.#call === undefined) return;
+    const late = Promise.withResolvers<void>();
+    const timer = this.#clock.setTimer(withinMs, () => {
+      this.#log.warn('New process did not take over in time; stopping without it', { withinMs });
+      late.resolve();
+    });
+    await Promise.race([this.#call.over, late.promise]).finally(() => timer.cancel());
+  }
+
+  /**
+   * With a new process, waits for a signal, which resolves `asked`, or for that process to end. Returns the exit code: not
+   * 0 in the second case, so that the service manager restarts this process.
+   */
+  async wait(asked: Promise<unknown>): Promise<number> {
+    if (this.newProcess === undefined) return 0;
+    this.#log.info('Waiting for a signal, or for the new process to end');
+    const code = await Promise.race([asked.then(() => 0), this.newProcess.gone.then(() => 1)]);
+    if (code !== 0) this.#log.warn('New process has ended; exiting, to be restarted');
+    return code;
+  }
+
+  /**
+   * Stops handing over, and removes the socket unless another process owns it. The connection to a new process stays
+   * open. Idempotent.
+   */
+  close(): void {
+    this.isClosed = true;
+    this.#timer?.cancel();
+    this.#file.remove();
+    this.#server?.close();
+    if (this.newProcess === undefined) this.#call?.socket.destroy();
   }
 
   #schedule(ms: number): void {
     this.#timer?.cancel();
-    this.#timer = this.#clock.setTimer(ms, () => void this.#listen(undefined));
+    this.#timer = this.#clock.setTimer(ms, () => void this.listen());
   }
 
   async #takePath(expected: FileId): Promise<void> {
@@ -141,9 +159,8 @@ export class HandoverServer {
     const server = createServer({ pauseOnConnect: true }, (socket) => this.#called(socket));
     server.unref();
     this.#server = server;
-    const { path } = this.#options;
-    makeDirectoryOf(path);
-    await this.#file.take(server, (found) => checkUnserved(path, found, expected));
+    makeDirectoryOf(this.#path);
+    await this.#file.take(server, (found) => checkUnserved(this.#path, found, expected));
     server.on('error', () => undefined);
   }
 
@@ -154,7 +171,7 @@ export class HandoverServer {
     const now = this.#clock.now();
     if (before === undefined) {
       this.#call = { socket, since: now, over: this.#give(socket) };
-    } else if (!this.#isTaken && now - before.since >= SILENT_MS) {
+    } else if (this.newProcess === undefined && now - before.since >= SILENT_MS) {
       before.socket.destroy();
       void before.over.then(() => this.#called(socket));
     } else {
@@ -164,25 +181,28 @@ export class HandoverServer {
   }
 
   async #give(socket: Socket): Promise<void> {
-    const { offer, onGiven, onFailed } = this.#options;
     try {
       const wire = new Wire(await openSys(), socket);
-      const given = await sendSockets(wire, await offer());
-      onGiven(given.pid, given.inodes.length);
+      const { pid, inodes } = await sendSockets(wire, await this.#offer());
+      this.#log.info('Handing the listeners to a new process', { pid, sockets: inodes.length });
       wire.waitLonger();
-      const left = new Set(readTaken(await wire.readLine('no sockets')));
-      const served = new Set(given.inodes.filter((inode) => !left.has(inode)));
-      this.#isTaken = true;
+      const line = await wire.readLine('no sockets');
+      const left = new Set(parseMessage('list of sockets', line, TAKEN).left);
+      const served = new Set(inodes.filter((inode) => !left.has(inode)));
       socket.resume();
       const gone = Promise.withResolvers<void>();
       socket.once('close', () => gone.resolve());
-      this.#taken.resolve({ pid: given.pid, newProcess: { served }, gone: gone.promise });
+      this.newProcess = { served, gone: gone.promise };
+      this.close();
+      this.#log.info('New process has taken over', { pid });
+      this.#handedOver.resolve(pid);
     } catch (error) {
       socket.destroy();
       this.#call = undefined;
       // It may have moved its own socket to the path. Until that is replaced, another new process would start alone.
-      if (!this.#closed) this.#schedule(RETAKE_MS);
-      onFailed(messageOf(error));
+      if (!this.isClosed) this.#schedule(RETAKE_MS);
+      const reason = messageOf(error);
+      this.#log.warn('New process did not take over; still serving', { reason });
     }
   }
 }
@@ -191,13 +211,14 @@ export class HandoverServer {
  * Answers a new process with the listening sockets. One that may not have them, or cannot use them, gets the reason, which
  * is thrown here.
  */
-export async function sendSockets(wire: Wire, { listeners, flows, ports }: SendOptions) {
+export async function sendSockets(wire: Wire, { listeners, flows, ports }: Offered) {
   const refuse = async (reason: string): Promise<never> => {
-    await wire.say({ ok: false, reason } satisfies Offer);
+    await wire.say({ ok: false, reason } satisfies typeof REFUSAL);
     throw new Error(`call refused: ${reason}`);
   };
   if (!isAllowedUser(wire.peerUser())) return refuse('it belongs to another user');
-  const hello = readHello(await wire.readLine('no sockets'));
+  const line = await wire.readLine('no sockets');
+  const hello = parseMessage('greeting', line, GREETING) as typeof HELLO;
   const problem = refusal(hello);
   if (problem !== undefined) return refuse(problem);
   const found = await listeningSockets(wire, [
@@ -205,7 +226,8 @@ export async function sendSockets(wire: Wire, { listeners, flows, ports }: SendO
     ...ports.map((port) => ({ protocol: 'TCP' as const, port })),
   ]);
   const { pid } = process;
-  await wire.say({ ok: true, pid, sockets: found.size, former: listeners, flows } satisfies Offer);
+  const lists = { former: [...listeners], flows: [...flows] };
+  await wire.say({ ok: true, pid, sockets: found.size, ...lists } satisfies typeof OFFER);
   await wire.sendDescriptors([...found.values()]);
   return { pid: hello.pid, inodes: [...found.keys()] };
 }

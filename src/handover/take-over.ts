@@ -3,39 +3,34 @@ import { once } from 'node:events';
 import { isBuiltin } from 'node:module';
 import { connect, type Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
-import {
-  closeInherited,
-  keepInherited,
-  type InheritedSocket,
-} from '../proxysocket/core/inherited.ts';
-import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/known-clients.ts';
-import { helloFrom, isAllowedUser, type Offer, readOffer, takenText } from './protocol.ts';
-import { fileAt, type FileId } from '../util/socket-file.ts';
+import { closeInherited, keepInherited } from '../proxysocket/core/inherited.ts';
 import { openSys } from '../proxysocket/linux/sys/sys.ts';
+import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/known-clients.ts';
+import { fileAt } from '../util/socket-file.ts';
+import {
+  HELLO,
+  isAllowedUser,
+  networkNamespace,
+  OFFER,
+  parseMessage,
+  REFUSAL,
+} from './protocol.ts';
 import { Wire } from './wire.ts';
-
-/** The sockets and sessions of the previous process. */
-export type Inheritance = ReturnType<typeof inheritance>;
-
-/** Whether there was a process to take over from. `failed`: yes, but taking over failed. */
-export type TakeOver =
-  | Inheritance
-  /** `file`: a socket that no one listens on. */
-  | { readonly kind: 'nobody'; readonly file: FileId }
-  | { readonly kind: 'failed'; readonly reason: string };
 
 /** No process listens at the path, or ever did. */
 const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
 
 /**
  * Takes over from the process that serves a handover socket. Its sockets are kept for the listeners of this process;
- * it keeps accepting until `complete`. If this process ends before that, nothing has changed. Never rejects.
+ * it keeps accepting until `complete`. If this process ends before that, nothing has changed. Never rejects. `file`: the
+ * file of the predecessor's socket, or one that no process listens on.
  */
-export async function takeOver(path: string): Promise<TakeOver> {
+export async function takeOver(path: string) {
   const file = fileAt(path);
-  if (file === undefined) return { kind: 'nobody', file };
+  if (file === undefined) return { kind: 'nobody' as const, file };
+  const failed = (reason: string) => ({ kind: 'failed' as const, file: undefined, reason });
   if (process.platform !== 'linux' || !isBuiltin('node:ffi')) {
-    return { kind: 'failed', reason: 'this Node or system cannot pass descriptors' };
+    return failed('this Node or system cannot pass descriptors');
   }
   let connection: Socket | undefined;
   try {
@@ -44,28 +39,24 @@ export async function takeOver(path: string): Promise<TakeOver> {
     connection = connect(path).pause();
     await once(connection, 'connect');
     connection.on('error', () => undefined);
-    const [offer, sockets] = await receiveSockets(new Wire(sys, connection), path);
     // If the file has changed since, it may belong to a third process.
-    const found = fileAt(path) === file ? file : undefined;
-    return inheritance(offer, sockets, connection, found);
+    const received = await receiveSockets(new Wire(sys, connection), path);
+    return inheritance(received, connection, fileAt(path) === file ? file : undefined);
   } catch (error) {
     connection?.destroy();
-    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody', file };
-    return { kind: 'failed', reason: messageOf(error) };
+    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody' as const, file };
+    return failed(messageOf(error));
   }
 }
 
-type Accepted = Extract<Offer, { readonly ok: true }>;
-
 /** Receives the sockets of the predecessor. If it throws, nothing is left open. */
-async function receiveSockets(wire: Wire, path: string): Promise<[Accepted, InheritedSocket[]]> {
+async function receiveSockets(wire: Wire, path: string) {
   try {
     // A foreign process could make us listen on sockets of its choice and obtain our clients' data.
-    if (!isAllowedUser(wire.peerUser())) {
-      throw new Error(`${path} is served by another user`);
-    }
-    await wire.say(helloFrom());
-    const offer = readOffer(await wire.readLine());
+    if (!isAllowedUser(wire.peerUser())) throw new Error(`${path} is served by another user`);
+    await wire.say({ ...HELLO, pid: process.pid, network: networkNamespace() });
+    const line = await wire.readLine();
+    const offer = parseMessage<typeof OFFER | typeof REFUSAL>('offer', line, OFFER, REFUSAL);
     if (!offer.ok) throw new Error(`the predecessor refuses: ${offer.reason}`);
     const received = await wire.receiveDescriptors(offer.sockets);
     const sockets = received.flatMap((fd) => {
@@ -73,7 +64,7 @@ async function receiveSockets(wire: Wire, path: string): Promise<[Accepted, Inhe
       if (socket === undefined) closeSync(fd);
       return socket ?? [];
     });
-    return [offer, sockets];
+    return { ...offer, sockets };
   } catch (error) {
     for (const fd of wire.descriptors) closeSync(fd);
     throw error;
@@ -81,10 +72,9 @@ async function receiveSockets(wire: Wire, path: string): Promise<[Accepted, Inhe
 }
 
 function inheritance(
-  { pid, former: previousListeners, flows }: Accepted,
-  sockets: readonly InheritedSocket[],
+  { pid, former: previousListeners, flows, sockets }: Awaited<ReturnType<typeof receiveSockets>>,
   connection: Socket,
-  file: FileId,
+  file: number | undefined,
 ) {
   keepInherited(sockets, previousListeners);
   keepPreviousFlows(flows);
@@ -95,7 +85,6 @@ function inheritance(
   connection.resume();
   return {
     kind: 'inherited' as const,
-    /** The file of the predecessor's socket. */
     file,
     pid,
     sockets: sockets.length,
@@ -105,7 +94,8 @@ function inheritance(
     /** Reports to the predecessor that this process serves now; closes unused sockets and drops its data. */
     complete() {
       forgetPreviousFlows();
-      connection.write(takenText(closeInherited()));
+      // Earlier releases wait for a second line.
+      connection.write(`${JSON.stringify({ left: closeInherited() })}\ntaken\n`);
     },
   };
 }

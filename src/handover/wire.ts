@@ -9,7 +9,12 @@ import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';
 import type { Sys } from '../proxysocket/linux/sys/sys.ts';
 import { ByteBuffer } from '../util/byte-buffer.ts';
 import { inodeOf } from '../util/socket-file.ts';
-import { EXCHANGE_LIMIT_MS, MAX_LINE_BYTES } from './protocol.ts';
+
+/** Time limit for each side, from the connection until the new process has the sockets. Milliseconds. */
+export const EXCHANGE_LIMIT_MS = 10_000;
+
+/** Maximum length of a line: 10,000 listeners take about 2 MB. */
+export const MAX_LINE_BYTES = 64 << 20;
 
 /** Between two looks whether the other process has sent something. Milliseconds. */
 const PAUSE_MS = 2;

@@ -15,7 +15,7 @@ import { localSource } from '../../src/cli/sources.ts';
 import { CONFIG_LIMITS } from '../../src/config/fields.ts';
 import { DEFAULT_FILE_LIMITS } from '../../src/file/limits.ts';
 import { DEFAULT_INTERVAL_MS } from '../../src/file/sink.ts';
-import * as handover from '../../src/handover/protocol.ts';
+import * as handover from '../../src/handover/wire.ts';
 import { SILENT_MS } from '../../src/handover/predecessor.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';

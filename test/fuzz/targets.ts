@@ -8,12 +8,13 @@ import * as fc from 'fast-check';
 import { answerAdmin, operation } from '../../src/admin/handler.ts';
 import { KpngError } from '../../src/errors.ts';
 import {
-  helloFrom,
-  readHello,
-  readOffer,
-  readTaken,
+  GREETING,
+  HELLO,
+  OFFER,
+  parseMessage,
+  REFUSAL,
   refusal,
-  takenText,
+  TAKEN,
 } from '../../src/handover/protocol.ts';
 import { Wire } from '../../src/handover/wire.ts';
 import { configurableFlags } from '../../src/cli/parse.ts';
@@ -94,18 +95,6 @@ const ALIASES = Array.from(
       .join(', ')}]\n`,
 ).join('');
 
-const LISTENER = {
-  servicePort: 'demo/web:http',
-  protocol: 'TCP',
-  address: '127.0.0.1',
-  traffic: 'internal',
-  asked: 0,
-  port: 40001,
-  key: 'TCP 127.0.0.1 0',
-};
-const FLOW = { servicePort: 'demo/dns:', client: '10.0.0.1:53', endpoint: '10.1.0.1:53' };
-const OFFER = { ok: true, pid: 7, sockets: 1, former: [LISTENER] };
-
 export const TARGETS: readonly Target[] = [
   {
     name: 'requests of the admin API',
@@ -118,18 +107,16 @@ export const TARGETS: readonly Target[] = [
   },
   {
     name: 'the greeting of a new process',
-    samples: [`${JSON.stringify(helloFrom(7, 'net:[4026531840]'))}\n`],
-    parse: async (text) => refusal(readHello(await lineOf(text)), 'net:[4026531840]'),
+    samples: [`${JSON.stringify(HELLO)}\n`],
+    parse: async (text) => refusal(parseMessage('greeting', await lineOf(text), GREETING), ''),
     throws: ['KPNG_HANDOVER_FAILED'],
   },
   {
     name: 'the offer of an old process',
-    samples: [
-      { ...OFFER, flows: [FLOW] },
-      { ok: false, reason: 'another user' },
-    ].map((message) => `${JSON.stringify(message)}\n`),
+    samples: [OFFER, REFUSAL].map((message) => `${JSON.stringify(message)}\n`),
     parse: async (text) => {
-      const offer = readOffer(await lineOf(text));
+      const line = await lineOf(text);
+      const offer = parseMessage<typeof OFFER | typeof REFUSAL>('offer', line, OFFER, REFUSAL);
       if (!offer.ok) return;
       // As the new process uses them.
       keepInherited([], offer.former);
@@ -139,9 +126,9 @@ export const TARGETS: readonly Target[] = [
   },
   {
     name: 'what a new process says at the end of a hand-over',
-    samples: [takenText([4, 5]), takenText([])],
+    samples: ['{"left":[4,5]}\n', '{"left":[]}\n'],
     parse: async (text) => {
-      const left = readTaken(await lineOf(text));
+      const { left } = parseMessage('list of sockets', await lineOf(text), TAKEN);
       if (!left.every(Number.isInteger)) throw new Error('not inode numbers');
     },
     throws: ['KPNG_HANDOVER_FAILED'],

@@ -14,20 +14,13 @@ import { dirname, join } from 'node:path';
 import type { Test } from 'tap';
 import {
   HandoverServer,
-  type HandoverServerOptions,
   KEEP_MS,
   RETAKE_MS,
   SILENT_MS,
-  type SendOptions,
+  type Offered,
 } from '../../src/handover/predecessor.ts';
-import {
-  HANDOVER_VERSION,
-  helloFrom,
-  isAllowedUser,
-  networkNamespace,
-  refusal,
-} from '../../src/handover/protocol.ts';
-import { type Inheritance, takeOver } from '../../src/handover/take-over.ts';
+import { HELLO, isAllowedUser, networkNamespace, refusal } from '../../src/handover/protocol.ts';
+import { takeOver } from '../../src/handover/take-over.ts';
 import {
   closeInherited,
   takeInherited,
@@ -40,30 +33,31 @@ import { shortDir } from '../support/short-dir.ts';
 import { openDescriptors } from '../support/sockets.ts';
 import { eventually, until } from '../support/until.ts';
 
-const NOTHING: SendOptions = { listeners: [], flows: [], ports: [] };
+const NOTHING: Offered = { listeners: [], flows: [], ports: [] };
 
 /** A process that serves a path, with nothing to hand over unless said otherwise. */
-function serving(t: Test, path: string, more: Partial<HandoverServerOptions> = {}) {
-  const given: number[] = [];
-  const failed: string[] = [];
-  const unreachable: (string | undefined)[] = [];
+function serving(t: Test, path: string, offer = async () => NOTHING) {
+  const lines: { readonly msg: string; readonly reason?: string; readonly sockets?: number }[] = [];
+  const note = (msg: string, keys = {}) => void lines.push({ msg, ...keys });
   const clock = new FakeClock();
-  const server = new HandoverServer({
-    path,
-    expected: undefined,
-    clock,
-    offer: async () => NOTHING,
-    onGiven: (_, sockets) => given.push(sockets),
-    onFailed: (reason) => failed.push(reason),
-    onUnreachable: (reason) => unreachable.push(reason),
-    ...more,
-  });
+  const server = new HandoverServer(path, offer, { info: note, warn: note }, clock);
   t.teardown(() => server.close());
-  return { path, server, given, failed, unreachable, clock };
+  const reasons = (begin: string) =>
+    lines.flatMap(({ msg, reason }) => (msg.startsWith(begin) ? [reason] : []));
+  return {
+    path,
+    server,
+    clock,
+    /** How many sockets each call got. */
+    given: () => lines.flatMap(({ sockets }) => sockets ?? []),
+    failed: () => reasons('New process did not take over; still serving'),
+    /** Why no process can call; the last one is undefined when one can again. */
+    unreachable: () => reasons('Handover socket '),
+  };
 }
 
 /** A process with one listener. */
-async function rig(t: Test, name = 'socket', more: Partial<HandoverServerOptions> = {}) {
+async function rig(t: Test, name = 'socket', offer?: () => Promise<Offered>) {
   const tcp = createServer((socket) => socket.end('hello')).listen(0, '127.0.0.1');
   await once(tcp, 'listening');
   const { port } = tcp.address() as AddressInfo;
@@ -84,12 +78,12 @@ async function rig(t: Test, name = 'socket', more: Partial<HandoverServerOptions
   return {
     port,
     listener,
-    ...serving(t, path, { offer: async () => ({ ...NOTHING, listeners: [listener] }), ...more }),
+    ...serving(t, path, offer ?? (async () => ({ ...NOTHING, listeners: [listener] }))),
   };
 }
 
 /** Takes over, which has to succeed. */
-async function inherited(path: string): Promise<Inheritance> {
+async function inherited(path: string) {
   const found = await takeOver(path);
   if (found.kind === 'inherited') return found;
   throw new Error(`it is ${JSON.stringify(found)}`);
@@ -106,21 +100,20 @@ async function leaveDeadSocket(path: string): Promise<void> {
 
 linuxTest('a new process gets sockets with their data, and reports when it serves', async (t) => {
   const { port, path, server, given, listener } = await rig(t);
-  let isTaken = false;
-  void server.taken.then(() => (isTaken = true));
   await server.listen();
   const found = await inherited(path);
   t.match(found, { pid: process.pid, sockets: 1, previousListeners: [listener] });
-  await until(() => given.length === 1);
-  t.same(given, [1]);
+  await until(() => given().length === 1);
+  t.same(given(), [1]);
   const fd = takeInherited('TCP', '127.0.0.1', port) ?? -1;
   const adopted = createServer().listen({ fd });
   await once(adopted, 'listening');
   t.equal((adopted.address() as AddressInfo).port, port);
   const { ino } = fstatSync(fd);
-  t.notOk(isTaken);
+  t.equal(server.newProcess, undefined);
   found.complete();
-  t.match(await server.taken, { pid: process.pid, newProcess: { served: new Set([ino]) } });
+  t.equal(await server.handedOver, process.pid);
+  t.same(server.newProcess?.served, new Set([ino]));
   adopted.close();
 });
 
@@ -132,16 +125,16 @@ linuxTest('one that stops before it serves is reported, and another one may call
     const socket = connect(path);
     socket.on('error', () => undefined).resume();
     socket.end(hello);
-    const count = failed.length;
-    await until(() => failed.length > count);
+    const count = failed().length;
+    await until(() => failed().length > count);
     socket.destroy();
   }
-  t.match(failed, [/has ended/, /JSON/, /version 99 of the handover/]);
+  t.match(failed(), [/has ended/, /JSON/, /version 99 of the handover/]);
   await until(() => openDescriptors() === before);
   await inherited(path);
   // The giver is notified in its own time.
-  await until(() => given.length > 0);
-  t.same(given, [1]);
+  await until(() => given().length > 0);
+  t.same(given(), [1]);
 });
 
 linuxTest('one that comes while another is being served starts as if it were alone', async (t) => {
@@ -159,14 +152,14 @@ linuxTest('one that never serves does not keep others from taking over', async (
   const { path, server, failed, given, clock } = await rig(t);
   await server.listen();
   t.equal((await inherited(path)).sockets, 1);
-  await until(() => given.length === 1);
+  await until(() => given().length === 1);
   clock.advance(SILENT_MS - 1);
   t.match(await takeOver(path), { kind: 'failed' });
   clock.advance(1);
   const found = await inherited(path);
   found.complete();
-  t.match(await server.taken, { pid: process.pid });
-  t.equal(failed.length, 1);
+  t.equal(await server.handedOver, process.pid);
+  t.equal(failed().length, 1);
 });
 
 linuxTest('of two that start at once, one gets the path, and the other one after it', async (t) => {
@@ -175,23 +168,23 @@ linuxTest('of two that start at once, one gets the path, and the other one after
   const loser = serving(t, path);
   await winner.server.listen();
   await loser.server.listen();
-  t.match(loser.unreachable, [/another process listens on/]);
+  t.match(loser.unreachable(), [/another process listens on/]);
   loser.clock.advance(KEEP_MS);
   await until(() => loser.clock.pending > 0);
   const before = await inherited(path);
   t.equal(before.sockets, 1, 'the next restart finds it');
   // The same for a process that finds the path as it was before another one took over.
-  const [next, late] = [0, 1].map(() => serving(t, path, { expected: before.file }));
-  await next?.server.listen();
-  await late?.server.listen();
-  t.match([next?.unreachable, late?.unreachable], [[], [/another process/]]);
+  const [next, late] = [serving(t, path), serving(t, path)];
+  await next.server.listen(before.file);
+  await late.server.listen(before.file);
+  t.match([next.unreachable(), late.unreachable()], [[], [/another process/]]);
   winner.server.close();
-  late?.server.close();
+  late.server.close();
   t.ok(existsSync(path));
-  next?.server.close();
+  next.server.close();
   loser.clock.advance(KEEP_MS);
-  await until(() => loser.unreachable.length === 2);
-  t.equal(loser.unreachable[1], undefined);
+  await until(() => loser.unreachable().length === 2);
+  t.equal(loser.unreachable()[1], undefined);
   t.match(await takeOver(path), { kind: 'inherited', sockets: 0 });
   loser.server.close();
   t.notOk(existsSync(path));
@@ -222,7 +215,7 @@ linuxTest('the path of a new process that died before it served is taken back', 
   await leaveDeadSocket(path);
   clock.advance(KEEP_MS / 2);
   successor.destroy();
-  await until(() => failed.length > 0);
+  await until(() => failed().length > 0);
   clock.advance(RETAKE_MS);
   t.ok(await eventually(async () => (await takeOver(path)).kind === 'inherited'));
 });
@@ -231,9 +224,9 @@ linuxTest('which processes may take over, and which cannot use the sockets', asy
   t.same([isAllowedUser(1000, 1000), isAllowedUser(0, 1000)], [true, true]);
   t.same([isAllowedUser(1001, 1000), isAllowedUser(1000, 0)], [false, false]);
   const here = networkNamespace();
-  t.equal(refusal(helloFrom(1, here), here), undefined);
-  t.match(refusal(helloFrom(1, 'net:[1]'), here), /another network namespace/);
-  t.match(refusal({ ...helloFrom(1, here), handover: HANDOVER_VERSION + 1 }, here), /version/);
+  t.equal(refusal({ ...HELLO, network: here }), undefined);
+  t.match(refusal({ ...HELLO, network: 'net:[1]' }), /another network namespace/);
+  t.match(refusal({ handover: HELLO.handover + 1, network: here }), /version/);
 });
 
 linuxTest('the socket’s folder is created for this user only', async (t) => {
@@ -243,11 +236,11 @@ linuxTest('the socket’s folder is created for this user only', async (t) => {
   t.equal(statSync(dirname(path)).mode & 0o777, 0o700);
   const { server: other, unreachable } = await rig(t, 'no/such/socket');
   await other.listen();
-  t.match(unreachable, [/ENOENT.*no\/such/]);
+  t.match(unreachable(), [/ENOENT.*no\/such/]);
   const file = serving(t, join(dirname(path), 'file'));
   writeFileSync(file.path, 'a file');
   await file.server.listen();
-  t.match(file.unreachable, [/exists and is not a socket/]);
+  t.match(file.unreachable(), [/exists and is not a socket/]);
   file.server.close();
   t.equal(statSync(file.path).size, 6, 'the file is as it was');
 });
@@ -259,15 +252,14 @@ linuxTest('a socket that the new process did not want or has closed is not serve
     const found = await inherited(path);
     if (isTaken) closeSync(takeInherited('TCP', '127.0.0.1', port) ?? -1);
     found.complete();
-    t.same((await server.taken).newProcess, { served: new Set() });
+    await server.handedOver;
+    t.same(server.newProcess?.served, new Set());
   }
 });
 
 linuxTest('engines that start before it serves get the previous endpoints', async (t) => {
   const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
-  const { path, server } = await rig(t, 'socket', {
-    offer: async () => ({ ...NOTHING, flows: [flow] }),
-  });
+  const { path, server } = await rig(t, 'socket', async () => ({ ...NOTHING, flows: [flow] }));
   await server.listen();
   const found = await inherited(path);
   const engine = () => previousFlows(new FakeClock(), 30_000);
@@ -279,12 +271,10 @@ linuxTest('engines that start before it serves get the previous endpoints', asyn
 
 linuxTest('nothing is sent over a connection that was closed meanwhile', async (t) => {
   const asked = Promise.withResolvers<void>();
-  const offer = Promise.withResolvers<SendOptions>();
-  const { path, server, given, failed } = await rig(t, 'socket', {
-    offer: () => {
-      asked.resolve();
-      return offer.promise;
-    },
+  const offer = Promise.withResolvers<Offered>();
+  const { path, server, given, failed } = await rig(t, 'socket', () => {
+    asked.resolve();
+    return offer.promise;
   });
   await server.listen();
   const successor = connect(path).resume();
@@ -293,6 +283,6 @@ linuxTest('nothing is sent over a connection that was closed meanwhile', async (
   server.close();
   await once(successor, 'close');
   offer.resolve(NOTHING);
-  await until(() => failed.length > 0);
-  t.same([failed, given], [['the connection is closed'], []]);
+  await until(() => failed().length > 0);
+  t.same([failed(), given()], [['the connection is closed'], []]);
 });

@@ -6,7 +6,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { sendSockets } from '../../src/handover/predecessor.ts';
-import { helloFrom, readOffer } from '../../src/handover/protocol.ts';
+import { HELLO, networkNamespace, OFFER, parseMessage } from '../../src/handover/protocol.ts';
 import { takeOver } from '../../src/handover/take-over.ts';
 import { Wire, MAX_DESCRIPTORS } from '../../src/handover/wire.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
@@ -71,10 +71,9 @@ async function exchange(
   const listeners = udp.map((port) => {
     return { ...place, traffic: 'internal' as const, asked: port, port, key: `UDP ${port}` };
   });
-  await successor.say(helloFrom(4711));
+  await successor.say({ ...HELLO, pid: 4711, network: networkNamespace() });
   const sent = await sendSockets(wire, { listeners, flows: [], ports });
-  const offer = readOffer(await successor.readLine());
-  if (!offer.ok) throw new Error(offer.reason);
+  const offer = parseMessage('offer', await successor.readLine(), OFFER);
   const got = await successor.receiveDescriptors(offer.sockets);
   t.teardown(() => got.forEach((fd) => closeSync(fd)));
   const sockets = got.flatMap((fd) => successor.listeningSocket(fd) ?? []);
@@ -193,7 +192,7 @@ linuxTest('of a process that breaks the protocol nothing stays open', async (t) 
 linuxTest('an offer whose sessions are not complete is refused', async (t) => {
   const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
   const read = (flows: unknown) =>
-    readOffer(JSON.stringify({ ok: true, pid: 1, sockets: 0, former: [], flows }));
+    parseMessage('offer', JSON.stringify({ ...OFFER, flows }), OFFER);
   t.match(read([flow]), { flows: [flow] });
   for (const flows of [undefined, {}, [null], [{ ...flow, client: 5000 }]])
     t.throws(() => read(flows), { code: 'KPNG_HANDOVER_FAILED' });

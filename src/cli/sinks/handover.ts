@@ -1,4 +1,5 @@
-import type { HandoverServer, Taken } from '../../handover/predecessor.ts';
+import { HandoverServer, type Offered } from '../../handover/predecessor.ts';
+import { takeOver } from '../../handover/take-over.ts';
 import type { Log } from '../../observe/log.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { isShared, slotKeys } from '../../proxysocket/core/listener-slot.ts';
@@ -9,24 +10,34 @@ import type { Activation } from '../../util/activation.ts';
 
 /**
  * Takes over from a running process over the socket at `path`; without one, or if that fails, this process starts alone.
- * Activates `activation` when no other process serves, or when this one is about to. The result hands over to the next
- * process.
+ * Activates `activation` when no other process serves, or when this one is about to. The server in the result hands over
+ * to the next process. `ports`: TCP ports of listeners that are not the engine's.
  */
-export async function beginHandover(path: string, log: Log, activation: Activation) {
-  const { takeOver } = await import('../../handover/take-over.ts');
+export async function beginHandover(
+  path: string,
+  served: { readonly engine: () => Required<Engine>; readonly ports: () => readonly number[] },
+  log: Log,
+  activation: Activation,
+) {
   const begin = performance.now();
   const found = await takeOver(path);
-  const taken = Promise.withResolvers<number>();
-  let server: HandoverServer | undefined;
-  let newProcess: Taken | undefined;
-  let closed = false;
+  const offer = async (): Promise<Offered> => {
+    const engine = served.engine();
+    const flows = await previousFlows(engine).catch((err: unknown) => {
+      log.warn('Cannot send UDP sessions to the new process', { err });
+      return [];
+    });
+    return { flows, listeners: previousListeners(engine.snapshot()), ports: served.ports() };
+  };
+  const server = new HandoverServer(path, offer, log);
+  let isServing = false;
 
   if (found.kind === 'inherited') {
     const { pid, sockets } = found;
     const ms = Math.round(performance.now() - begin);
     log.info('Taking over from the running process', { pid, sockets, ms });
     void found.predecessorGone.then(async () => {
-      if (server !== undefined) return;
+      if (isServing) return;
       // Clients wait in the queues; no other process can answer probes.
       log.warn('Previous process ended before this one could serve', { pid });
       await activation.activate(pid);
@@ -38,83 +49,21 @@ export async function beginHandover(path: string, log: Log, activation: Activati
     }
     await activation.activate();
   }
-
-  /**
-   * Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect.
-   * `ports`: TCP ports of listeners that are not the engine's.
-   */
-  const inPlace = async (engine: Required<Engine>, ports: () => readonly number[]) => {
-    if (server !== undefined || closed) return;
-    const { HandoverServer } = await import('../../handover/predecessor.ts');
-    const made = new HandoverServer({
-      path,
-      expected: found.kind === 'failed' ? undefined : found.file,
-      offer: async () => {
-        const flows = await previousFlows(engine).catch((error: unknown) => {
-          log.warn('Cannot send UDP sessions to the new process', { err: error });
-          return [];
-        });
-        return { flows, listeners: previousListeners(engine.snapshot()), ports: ports() };
-      },
-      onGiven: (pid, sockets) =>
-        log.info('Handing the listeners to a new process', { pid, sockets }),
-      onFailed: (reason) => log.warn('New process did not take over; still serving', { reason }),
-      onUnreachable: (reason) => {
-        if (reason === undefined) {
-          log.info('Handover socket ready; a new process can take over', { path });
-          return;
-        }
-        const message = 'Handover socket unavailable; a new process cannot take over; retrying';
-        log.warn(message, { path, reason });
-      },
-    });
-    server = made;
-    void made.taken.then((result) => {
-      newProcess = result;
-      made.close();
-      log.info('New process has taken over', { pid: result.pid });
-      taken.resolve(result.pid);
-    });
-    await made.listen();
-    if (found.kind !== 'inherited') return;
-    const { pid } = found;
-    // Until now, metrics and health would have reported that no state is applied yet.
-    await activation.activate(pid);
-    found.complete();
-    log.info('Took over from the previous process', { pid });
-  };
-
   return {
-    /** Resolves with the process id of the new process when it serves the clients. */
-    taken: taken.promise,
-    newProcess: () => newProcess,
+    server,
     previousListeners: found.kind === 'inherited' ? found.previousListeners : [],
 
-    inPlace,
-
-    /** Waits up to this many milliseconds for a new process that is about to take over. */
-    async settled(withinMs: number): Promise<void> {
-      if ((await server?.settled(withinMs)) !== false) return;
-      log.warn('New process did not take over in time; stopping without it', { withinMs });
-    },
-
-    /**
-     * With a new process, waits for a signal or for that process to end. Returns the exit code: not 0 in the second
-     * case, so that the service manager restarts this process.
-     */
-    async wait(asked: Promise<unknown>): Promise<number> {
-      if (newProcess === undefined) return 0;
-      log.info('Waiting for a signal, or for the new process to end');
-      const gone = newProcess.gone.then(() => 1);
-      const code = await Promise.race([asked.then(() => 0), gone]);
-      if (code !== 0) log.warn('New process has ended; exiting, to be restarted');
-      return code;
-    },
-
-    /** Stops handing over. The connection to a new process stays open. Idempotent. */
-    close(): void {
-      closed = true;
-      server?.close();
+    /** Takes over and begins to wait for a new process, once a state is applied. Only the first call has an effect. */
+    async inPlace() {
+      if (isServing || server.isClosed) return;
+      isServing = true;
+      await server.listen(found.file);
+      if (found.kind !== 'inherited') return;
+      const { pid } = found;
+      // Until now, metrics and health would have reported that no state is applied yet.
+      await activation.activate(pid);
+      found.complete();
+      log.info('Took over from the previous process', { pid });
     },
   };
 }

@@ -3,12 +3,12 @@ import type { ProblemView } from '../../admin/subject.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
+import type { Engine } from '../../proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/listen-failure.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { beginHandover } from './handover.ts';
 import { createHealthChecks } from './to-healthchecks.ts';
 import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
 import { createEngine } from './userspace-engine.ts';
@@ -30,7 +30,15 @@ export async function startUserspace(
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
-  const handover = path === '' ? undefined : await beginHandover(path, log, activation);
+  const served = {
+    engine: (): Required<Engine> => engine,
+    ports: (): number[] => [...otherPorts(), ...(checks?.ports ?? [])],
+  };
+  const handover =
+    path === ''
+      ? undefined
+      : await (await import('./handover.ts')).beginHandover(path, served, log, activation);
+  const server = handover?.server;
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};
   // Identifies this process among others of the same user, across restarts.
@@ -85,11 +93,10 @@ export async function startUserspace(
   return {
     // The node engine relays in this thread.
     sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
-    ...(handover !== undefined && {
-      inPlace: () => handover.inPlace(engine, () => [...otherPorts(), ...(checks?.ports ?? [])]),
-      handedOver: handover.taken,
-      afterwards: async (asked: Promise<unknown>) =>
-        options.handoverWait ? handover.wait(asked) : 0,
+    ...(handover && {
+      inPlace: () => handover.inPlace(),
+      handedOver: handover.server.handedOver,
+      afterwards: async (asked) => (options.handoverWait ? handover.server.wait(asked) : 0),
     }),
     proxy: {
       engine,
@@ -112,18 +119,18 @@ export async function startUserspace(
       }
     },
     async close() {
-      await handover?.settled(Math.min(SETTLE_LIMIT_MS, globals.drainTimeout / 2));
-      handover?.close();
-      const newProcess = handover?.newProcess();
+      await server?.settled(Math.min(SETTLE_LIMIT_MS, globals.drainTimeout / 2));
+      server?.close();
+      const { newProcess } = server ?? {};
       const isTaken = newProcess !== undefined;
       if (isTaken) portal.leave?.();
       const checksEnded = isTaken ? checks?.leave() : checks?.close();
       // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
       if (!isTaken) await checksEnded;
-      const carrier = { close: () => engine.close(newProcess?.newProcess) };
+      const carrier = { close: () => engine.close(newProcess && { served: newProcess.served }) };
       // Connections need the addresses that the portal has added.
       const [first, second] = portal.redirects === true ? [portal, carrier] : [carrier, portal];
-      const served = async (): Promise<void> => {
+      const ended = async (): Promise<void> => {
         await proxier.close();
         try {
           await first.close();
@@ -131,7 +138,7 @@ export async function startUserspace(
           await second.close();
         }
       };
-      await Promise.all([checksEnded, served()]);
+      await Promise.all([checksEnded, ended()]);
     },
     async destroy() {
       await checks?.close();
