@@ -2,7 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import t from 'tap';
 import { watchSettings } from '../../src/cli/sinks/rule-portals.ts';
 import { createKeeper, createPortal } from '../../src/cli/sinks/userspace-portal.ts';
-import type { Exec } from '../../src/portal/exec.ts';
+import { systemExec, type Exec } from '../../src/portal/exec.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { userspaceOptions } from '../support/command-lines.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -65,9 +65,8 @@ t.test('settings that turn against transparent later are logged, each once', asy
   const { log, lines } = await captureLog();
   const clock = new FakeClock();
   let found: string | undefined = 'one';
-  const watch = watchSettings(log, () => found, clock);
   const closing = new AbortController();
-  const ended = watch(closing.signal);
+  const ended = watchSettings(log, closing.signal, () => found, clock);
   for (const next of ['one', 'two', undefined, 'one']) {
     found = next;
     clock.advance(15_000);
@@ -191,7 +190,7 @@ async function keeperOf(
 ) {
   const { log, lines } = await captureLog();
   const options = { portalInterface, cleanupOnExit: false };
-  const keeper = await createKeeper(options, log, undefined, { platform, env });
+  const keeper = await createKeeper(options, log, systemExec, { platform, env });
   await keeper?.close();
   return { keeper, lines: lines() };
 }

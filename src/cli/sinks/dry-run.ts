@@ -11,10 +11,10 @@ import type { LocalChange } from '../../store/local-view.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
-import { createPortal, type PortalParts } from './userspace-portal.ts';
+import { createPortal, type PortalContext } from './userspace-portal.ts';
 
 /** Placeholders for values that differ from run to run. */
-const PARTS: PortalParts = {
+const PARTS = {
   owner: '000000000000',
   random: () => 0,
   canary: (): RuleCanary => ({
@@ -22,7 +22,7 @@ const PARTS: PortalParts = {
     probe: async () => 'alive',
     close: () => undefined,
   }),
-};
+} satisfies PortalContext['dry'];
 
 /**
  * Prints the commands that the portal would run for the first complete state and the addresses where the engine would

@@ -30,14 +30,14 @@ import { socketHolder } from '../../util/listen-failure.ts';
 import { localAddresses } from '../cleanup.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-export interface PortalHost {
+interface PortalHost {
   readonly options: UserspaceOptions;
   readonly log: Log;
   readonly exec: Exec;
   readonly tools: () => Promise<Tools>;
   readonly engine: 'node' | 'linux';
-  /** Replaced in a dry run: values that differ from run to run, and parts that open sockets. */
-  readonly dry?: Pick<RulePortalOptions, 'owner' | 'canary'> | undefined;
+  /** Of a dry run: nothing is probed, and nothing of other portals removed. */
+  readonly dry: object | undefined;
 }
 
 /** Creates a portal with packet rules. Rejects with KPNG_USAGE for an address that rules cannot redirect to. */
@@ -47,14 +47,14 @@ export async function createRulePortal(
   shared: RulePortalOptions,
 ): Promise<Portal> {
   const { options, log, exec, tools, dry } = host;
-  const watch = kind === 'transparent' && dry === undefined ? watchSettings(log) : async () => {};
   /** Removes stale rules of other portals with the same names; logs those of running processes. */
   const afterStart = async (signal: AbortSignal): Promise<void> => {
     const flavor = kind === 'iptables' ? (await tools()).flavor : undefined;
     const check = () => removeStaleRules({ kind, flavor }, options, log, exec);
-    await Promise.all([watch(signal), waitForOtherWriters(kind, check, signal)]);
+    const watching = kind === 'transparent' ? watchSettings(log, signal) : undefined;
+    await Promise.all([watching, waitForOtherWriters(kind, check, signal)]);
   };
-  const rules: RulePortalOptions = { ...shared, ...(dry ?? { afterStart }) };
+  const rules = { ...shared, ...(dry === undefined && { afterStart }) };
   if (kind === 'iptables') {
     const families = dry ? undefined : await iptablesFamilies(host);
     const backend = new IptablesBackend(exec, tools, options.portalChainPrefix);
@@ -82,17 +82,23 @@ export async function choosePortal(host: PortalHost): Promise<AutoKind> {
   if (process.platform === 'win32') {
     return chose('address', 'Windows has no packet rules of this kind');
   }
-  const families = familiesFor(host.options);
-  if (families instanceof KpngError) return chose('address', families.message, families.code);
-  const problem = await nftablesProblem(host.exec, families);
-  if (problem === undefined) {
-    if (host.engine === 'node') return chose('nftables', 'transparent needs the linux engine');
-    return chooseNftables(host, families, chose);
+  const problems: KpngError[] = [];
+  try {
+    const families = familiesFor(host.options);
+    const problem = await nftablesProblem(host.exec, families);
+    if (problem === undefined) {
+      if (host.engine === 'node') return chose('nftables', 'transparent needs the linux engine');
+      return await chooseNftables(host, families, chose);
+    }
+    problems.push(problem);
+    await tryTools(host, families);
+    return chose('iptables', problem.message, problem.code);
+  } catch (error) {
+    if (!(error instanceof KpngError)) throw error;
+    problems.push(error);
+    const reason = problems.map(({ message }) => message).join('; ');
+    return chose('address', reason, problems[0]?.code);
   }
-  const { message, code } = problem;
-  const usable = await tryTools(host, families);
-  if (usable instanceof KpngError) return chose('address', `${message}; ${usable.message}`, code);
-  return chose('iptables', message, code);
 }
 
 /** The port of a cluster's DNS service, and an address as that service's: no socket is bound to it alone. */
@@ -143,30 +149,22 @@ async function chooseNftables(
 /** How often the settings are read: VPNs, for instance, change them when they start. Milliseconds. */
 const INTERVAL_MS = 15_000;
 
-/**
- * Logs the setting of the host, if any, that keeps packets from transparent sockets. Returns a function that logs later
- * ones until the signal aborts.
- */
-export function watchSettings(
+/** Logs each setting of the host that keeps packets from transparent sockets, until the signal aborts. */
+export async function watchSettings(
   log: Log,
+  signal: AbortSignal,
   find: () => string | undefined = trial.conflictingSetting,
   clock: Clock = systemClock,
-): (signal: AbortSignal) => Promise<void> {
+): Promise<void> {
   let known: string | undefined;
-  const check = (): void => {
+  while (!signal.aborted) {
     const reason = find();
     if (reason !== undefined && reason !== known) {
       log.warn('Some clients cannot reach services with --portal transparent', { reason });
     }
     known = reason;
-  };
-  check();
-  return async (signal) => {
-    while (!signal.aborted) {
-      await pause(INTERVAL_MS, clock, signal);
-      if (!signal.aborted) check();
-    }
-  };
+    await pause(INTERVAL_MS, clock, signal);
+  }
 }
 
 /** Codes of failures that retrying does not fix. */
@@ -177,43 +175,30 @@ const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MI
  * error gives the reason.
  */
 async function iptablesFamilies(host: PortalHost): Promise<readonly Family[] | undefined> {
-  const families = familiesFor(host.options);
-  if (families instanceof KpngError) throw families;
-  const usable = await tryTools(host, families);
-  if (usable instanceof KpngError) return undefined;
-  for (const [family, error] of usable.problems) {
-    if (!LASTING.has(error.code)) return undefined;
-    const { message: reason, code } = error;
+  const wanted = familiesFor(host.options);
+  const usable = await tryTools(host, wanted).catch((error: unknown) => {
+    if (!(error instanceof KpngError)) throw error;
+  });
+  for (const [family, { code, message: reason }] of usable?.problems ?? []) {
+    if (!LASTING.has(code)) return undefined;
     host.log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
   }
-  return usable.families.length > 0 ? usable.families : undefined;
+  return usable?.families;
 }
 
-/** The families that the host has; an error if packets cannot be redirected to the bind address. */
-function familiesFor({ bindAddress }: UserspaceOptions): Family[] | KpngError {
+/** The families that the host has. Throws KPNG_USAGE if packets cannot be redirected to the bind address. */
+function familiesFor({ bindAddress }: UserspaceOptions): Family[] {
   const families = hostFamilies(hostAddresses());
-  try {
-    bindAddresses(bindAddress, families);
-    return families;
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
-  }
+  bindAddresses(bindAddress, families);
+  return families;
 }
 
-/** The families that iptables can write rules for, and why not the others; an error if there is none. */
-async function tryTools(
-  { exec, tools }: PortalHost,
-  families: readonly Family[],
-): Promise<Usable | KpngError> {
-  try {
-    const usable = await tryIptables(exec, await tools(), families);
-    const [problem] = usable.problems.values();
-    return usable.families.length === 0 && problem !== undefined ? problem : usable;
-  } catch (error) {
-    if (error instanceof KpngError) return error;
-    throw error;
-  }
+/** The families that iptables can write rules for, and why not the others. Rejects with a KpngError if there is none. */
+async function tryTools({ exec, tools }: PortalHost, families: readonly Family[]): Promise<Usable> {
+  const usable = await tryIptables(exec, await tools(), families);
+  const [problem] = usable.problems.values();
+  if (usable.families.length === 0 && problem !== undefined) throw problem;
+  return usable;
 }
 
 /** The portal in use; `flavor`: of its iptables. */
