@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-import { KpngError, messageOf } from '../../errors.ts';
+import { KpngError } from '../../errors.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { threadModule } from '../../util/bundle.ts';
 import { watchSubscribers } from '../../util/channel.ts';
@@ -14,7 +14,6 @@ import { ListenerTable } from '../core/listener-table.ts';
 import { inParts } from '../core/shared-service-ports.ts';
 import type { NewCounters } from '../core/service-port-table.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
-import { dataPlaneFault, type DataPlaneFault } from '../events.ts';
 import {
   type EndpointSnapshot,
   failingAmong,
@@ -35,7 +34,7 @@ import {
 } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { sharedCounters, type ServicePortRecord } from './counter-memory.ts';
-import { CHANNELS, decodeError, decodeMessage, type Command, type Report } from './protocol.ts';
+import { CHANNELS, decodeMessage, publishFault, type Command, type Report } from './protocol.ts';
 import { PoolListener } from './listening-sockets.ts';
 import { ServicePorts } from './service-ports.ts';
 import { CrashBudget, PoolWorker, wakeUps } from './worker.ts';
@@ -374,7 +373,6 @@ export class Pool implements Engine {
     if (report.kind !== 'turn') return;
     for (const [channel, message] of report.events)
       CHANNELS[channel]?.publish(decodeMessage(message));
-    for (const fault of report.faults) publishFault('internal-error', decodeError(fault));
     if (report.eventsDropped > 0)
       publishFault('events-dropped', `${report.eventsDropped} events were left out`);
   }
@@ -389,10 +387,4 @@ export class Pool implements Engine {
     if (!this.#ending.signal.aborted) return;
     throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed');
   }
-}
-
-function publishFault(what: DataPlaneFault['what'], reason: unknown): void {
-  if (!dataPlaneFault.hasSubscribers) return;
-  const error = reason instanceof Error ? reason : new Error(messageOf(reason));
-  dataPlaneFault.publish({ what, error });
 }

@@ -1,10 +1,11 @@
+import type { MessagePort } from 'node:worker_threads';
 import type { NewProcess } from '../engine.ts';
 import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { SharedChange } from '../core/shared-service-ports.ts';
 import type { EngineChange } from '../spec.ts';
 import type { InheritedSocket } from '../core/inherited.ts';
-import { KpngError, type ErrorCode } from '../../errors.ts';
+import { KpngError, messageOf, type ErrorCode } from '../../errors.ts';
 import type { TypedChannel } from '../../util/channel.ts';
 import * as events from '../events.ts';
 
@@ -48,9 +49,8 @@ export interface Done {
 
 /** What happened in one turn of a worker's loop. */
 export interface TurnReport {
-  readonly events: CarriedEvent[];
+  readonly events: (readonly [channel: number, message: object])[];
   eventsDropped: number;
-  readonly faults: PlainError[];
   readonly done: Done[];
 }
 
@@ -78,8 +78,6 @@ const OF_POOL: ReadonlySet<object> = new Set([events.listenerOpened, events.list
 export const CHANNELS: readonly TypedChannel<object>[] = Object.values(events)
   .filter((channel) => !OF_POOL.has(channel))
   .map((channel) => channel as unknown as TypedChannel<object>);
-
-type CarriedEvent = readonly [channel: number, message: object];
 
 /** An error as plain data: cloning would lose its class and its code. */
 interface PlainError {
@@ -119,4 +117,79 @@ export function decodeMessage(message: object): object {
   return 'error' in message
     ? { ...message, error: decodeError(message.error as PlainError) }
     : message;
+}
+
+/** Maximum number of events in a report, and of reports in flight. Further events are dropped. */
+const MAX_EVENTS = 4096;
+const MAX_IN_FLIGHT = 64;
+
+/**
+ * Collects a worker's reports and posts them once per turn of the loop. If the main thread does not keep up, events are
+ * only counted; everything else is always reported.
+ */
+export class Outbox {
+  readonly #port: MessagePort;
+  readonly #control: Int32Array;
+  readonly #forwarders = CHANNELS.map(
+    (_, channel) => (message: object) => this.#event(channel, message),
+  );
+  #subscribed = 0;
+  #posted = 0;
+  #turn = newTurn();
+
+  constructor(port: MessagePort, control: Int32Array) {
+    this.#port = port;
+    this.#control = control;
+  }
+
+  /** Subscribes to the channels that have a subscriber in the main thread. */
+  subscribe(): void {
+    const wanted = this.#control[CONTROL.subscriptions] ?? 0;
+    if (wanted === this.#subscribed) return;
+    for (const [index, channel] of CHANNELS.entries()) {
+      const bit = 1 << index;
+      const forward = this.#forwarders[index];
+      if (forward === undefined || (wanted & bit) === (this.#subscribed & bit)) continue;
+      if ((wanted & bit) === 0) channel.unsubscribe(forward);
+      else channel.subscribe(forward);
+    }
+    this.#subscribed = wanted;
+  }
+
+  done(done: Done): void {
+    this.#turn.done.push(done);
+  }
+
+  /** `used`: see `CONTROL`. A report with nothing but dropped events waits for the next one. */
+  flush(used: number): void {
+    Atomics.store(this.#control, CONTROL.used, used);
+    if (this.#turn.events.length + this.#turn.done.length === 0) return;
+    this.#posted += 1;
+    this.post({ kind: 'turn', ...this.#turn });
+    this.#turn = newTurn();
+  }
+
+  post(report: Report): void {
+    this.#port.postMessage(report, []);
+  }
+
+  #event(channel: number, message: object): void {
+    const onTheirWay = this.#posted - Atomics.load(this.#control, CONTROL.taken);
+    if (this.#turn.events.length < MAX_EVENTS && onTheirWay < MAX_IN_FLIGHT) {
+      this.#turn.events.push([channel, encodeMessage(message)]);
+    } else {
+      this.#turn.eventsDropped += 1;
+    }
+  }
+}
+
+function newTurn(): TurnReport {
+  return { events: [], eventsDropped: 0, done: [] };
+}
+
+/** In a worker, it is reported as every event. */
+export function publishFault(what: events.DataPlaneFault['what'], reason: unknown): void {
+  if (!events.dataPlaneFault.hasSubscribers) return;
+  const error = reason instanceof Error ? reason : new Error(messageOf(reason));
+  events.dataPlaneFault.publish({ what, error });
 }

@@ -6,8 +6,14 @@ import { createDataPlane, probeEngine } from '../linux/engine.ts';
 import { DescriptorLedger, Pinned } from '../linux/sys/memory.ts';
 import { openSys } from '../linux/sys/sys.ts';
 import { sharedCounters } from './counter-memory.ts';
-import { encodeError, CONTROL, type NumberedCommand, type WorkerStart } from './protocol.ts';
-import { Outbox } from './outbox.ts';
+import {
+  CONTROL,
+  encodeError,
+  Outbox,
+  publishFault,
+  type NumberedCommand,
+  type WorkerStart,
+} from './protocol.ts';
 
 /**
  * The life of a worker thread: passes its probes, then carries out commands until one ends it. Rejects with an
@@ -22,7 +28,7 @@ async function runWorker(start: WorkerStart): Promise<void> {
   const outbox = new Outbox(port, control);
   const sys = await openSys(new DescriptorLedger(start.ledger));
   if (!start.isProven) await probeEngine(sys);
-  const loop = new Loop(sys, { onFault: (error) => outbox.fault(error) });
+  const loop = new Loop(sys, { onFault: (error) => publishFault('internal-error', error) });
   const counters = sharedCounters((slot, memory) => {
     // At once: the main thread has to know it when a client gets an answer.
     outbox.post({ kind: 'counts', slot, memory });
