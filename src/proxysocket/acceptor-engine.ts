@@ -2,25 +2,25 @@ import { setImmediate } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
 import { AffinityBudget, type AffinityLimit } from '../roundrobin/affinity.ts';
 import { RoundRobinBalancer } from '../roundrobin/balancer.ts';
-import { endpointText, type BalancerEndpoint } from '../roundrobin/endpoint.ts';
+import { endpointText } from '../roundrobin/endpoint.ts';
 import type { Clock } from '../util/clock.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { ProcessDescriptors } from './core/descriptors.ts';
 import { LimitSignal } from './core/limit-signal.ts';
 import { addressKeys, AddressIndex } from './core/addresses.ts';
 import { endpointSnapshot } from './core/endpoint-index.ts';
-import type { OwnedListener } from './core/listener.ts';
+import { sourceFilter, type OwnedListener } from './core/listener.ts';
 import { ListenerTable } from './core/listener-table.ts';
 import { LoopGuard } from './core/loop-guard.ts';
 import type { EngineContext, ServicePort } from './core/service-port.ts';
-import { ServicePortTable, updateEndpoints, type NewCounters } from './core/service-port-table.ts';
+import { ServicePortTable } from './core/service-port-table.ts';
 import {
   sharedChange,
   SharedServicePorts,
   usesSharedSockets,
   type SharedChange,
 } from './core/shared-service-ports.ts';
-import type { Activity } from './counters.ts';
+import { newCounters, type Activity, type NewCounters } from './counters.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from './engine.ts';
 import {
   inspectAll,
@@ -30,7 +30,7 @@ import {
   type Inspection,
 } from './inspect.ts';
 import type { EngineLimits, LimitChange, LimitName } from './limits.ts';
-import type { EngineChange, Protocol, ServicePortSpec } from './spec.ts';
+import type { EndpointSpec, EngineChange, Protocol, ServicePortSpec, Traffic } from './spec.ts';
 import { TcpAcceptor } from './tcp/acceptor.ts';
 import type { AcceptOwner, TcpTransport } from './tcp/transport.ts';
 import { UdpAcceptor } from './udp/acceptor.ts';
@@ -61,7 +61,12 @@ export class AcceptorEngine implements Engine {
   readonly #clock: Clock;
   readonly #tcp: TcpAcceptor;
   readonly #udp: UdpAcceptor;
-  readonly #servicePorts: ServicePortTable;
+  readonly #newCounters: NewCounters;
+  readonly #newBalancer: () => RoundRobinBalancer;
+  readonly #servicePorts = new ServicePortTable<ServicePort>((owner) => ({
+    listeners: this.#table.statusOf(owner),
+    endpoints: owner.balancer.size,
+  }));
   readonly #addresses = new AddressIndex();
   readonly #shared = new SharedServicePorts<AcceptOwner>(this.#addresses, ({ spec, slot }) => {
     this.#open(JSON.parse(spec) as ServicePortSpec, slot);
@@ -105,11 +110,8 @@ export class AcceptorEngine implements Engine {
       loops: this.#loops,
       newListener: (spec, owner) => this.#acceptorOf(owner).newListener(spec, owner),
     });
-    this.#servicePorts = new ServicePortTable(
-      balancerFactory(limits, clock, random),
-      (owner) => this.#table.statusOf(owner),
-      options.counters,
-    );
+    this.#newCounters = options.counters ?? ((_name, _slot, previous) => previous ?? newCounters());
+    this.#newBalancer = balancerFactory(limits, clock, random);
   }
 
   /** Whether a batch is being applied, or listeners are being retried. */
@@ -123,6 +125,7 @@ export class AcceptorEngine implements Engine {
         throw new KpngError('KPNG_SINK_FAILED', 'the engine is closed');
       }
       await this.#change(changes);
+      this.#servicePorts.forget();
       this.#loops.changed();
       await this.#table.settle();
     });
@@ -195,7 +198,7 @@ export class AcceptorEngine implements Engine {
         const { name, endpoints } = change;
         if (this.#shared.setEndpoints(name, endpoints)) continue;
         const owner = this.#servicePorts.get(name);
-        if (owner !== undefined) this.#endpointsChanged(owner, updateEndpoints(owner, endpoints));
+        if (owner !== undefined) this.#setEndpoints(owner, endpoints);
       }
     }
   }
@@ -222,12 +225,24 @@ export class AcceptorEngine implements Engine {
   }
 
   #open(spec: ServicePortSpec, slot: number | undefined): void {
-    const { owner, gone } = this.#servicePorts.set(spec, slot);
+    const owner = this.#servicePorts.get(spec.name) ?? this.#add(spec, slot);
     const isShared = usesSharedSockets(spec);
     this.#table.set(owner, isShared ? [] : spec.listen);
     this.#addresses.set(owner.name, spec.protocol === 'TCP' ? addressKeys(spec) : []);
     if (spec.protocol === 'TCP') this.#tcp.listenShared(isShared ? spec.listen : [], owner);
-    this.#endpointsChanged(owner, gone);
+    const isTransparent = spec.listen.some(({ transparent }) => transparent !== undefined);
+    owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs;
+    owner.keepsClients = isTransparent ? spec.keepsClients : undefined;
+    owner.proxyProtocol = spec.proxyProtocol;
+    owner.announcesClients = sourceFilter(spec.name, spec.proxyProtocolFrom);
+    owner.balancer.setAffinity(spec.affinity);
+    this.#setEndpoints(owner, spec.endpoints);
+  }
+
+  #add({ name, protocol }: ServicePortSpec, slot: number | undefined): ServicePort {
+    const previous = this.#servicePorts.continued(name, protocol)?.counters;
+    const counters = this.#newCounters(name, slot, previous);
+    return this.#servicePorts.set({ name, protocol, counters, balancer: this.#newBalancer() });
   }
 
   #remove(name: string): void {
@@ -239,15 +254,16 @@ export class AcceptorEngine implements Engine {
 
   /** `continues`: its connections and sessions do, until they end by themselves. */
   #release(owner: ServicePort, continues = false): void {
+    owner.balancer.setAffinity({ kind: 'none' });
     this.#table.set(owner, []);
-    if (owner.protocol === 'TCP') this.#tcp.listenShared([], owner);
     this.#addresses.set(owner.name, []);
     this.#acceptorOf(owner).servicePortGone(owner, continues);
   }
 
-  #endpointsChanged(owner: ServicePort, gone: readonly BalancerEndpoint[]): void {
+  #setEndpoints(owner: ServicePort, endpoints: readonly EndpointSpec[]): void {
+    owner.drained = new Set(endpoints.flatMap(({ drained = NOT_DRAINED }) => drained));
     const acceptor = this.#acceptorOf(owner);
-    for (const endpoint of gone) acceptor.endpointGone(endpoint);
+    for (const endpoint of owner.balancer.update(endpoints)) acceptor.endpointGone(endpoint);
     if (owner.protocol === 'TCP') this.#tcp.endpointsChanged(owner);
   }
 
@@ -265,9 +281,8 @@ export class AcceptorEngine implements Engine {
 
   #failing(): FailingEndpoints {
     const found = new Map<string, Set<string>>();
-    for (const name of this.#servicePorts.names()) {
-      const { balancer } = this.#servicePorts.get(name) ?? {};
-      if (balancer === undefined || balancer.failing === 0) continue;
+    for (const { name, balancer } of this.#servicePorts.all()) {
+      if (balancer.failing === 0) continue;
       const failing = balancer
         .endpoints()
         .filter(({ recorded }) => recorded?.failingSince !== undefined);
@@ -305,6 +320,8 @@ export class AcceptorEngine implements Engine {
     return protocol === 'TCP' ? this.#tcp : this.#udp;
   }
 }
+
+const NOT_DRAINED: readonly Traffic[] = [];
 
 function balancerFactory(
   { maxAffinityClients, maxAffinityClientsTotal }: EngineLimits,

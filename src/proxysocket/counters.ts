@@ -66,6 +66,19 @@ export function newCounters() {
 /** Counters of one service port, read at scrape time. They survive its changes and end with it. */
 export type ServicePortCounters = ReturnType<typeof newCounters>;
 
+/** Those of a service port that has counted nothing. */
+export const UNUSED: ServicePortCounters = Object.freeze(newCounters());
+
+/**
+ * Returns where a service port counts. `slot`: see `EngineChange`. `previous`: where relays count that it has had before it
+ * was removed; it counts on there if that is the same slot.
+ */
+export type NewCounters = (
+  name: string,
+  slot: number | undefined,
+  previous?: ServicePortCounters,
+) => ServicePortCounters;
+
 /** Why a client is rejected, and its counter. */
 export const REJECT_COUNTERS = {
   'no-endpoint': 'rejectedNoEndpoint',
@@ -135,6 +148,7 @@ const COUNTED = PLAIN_COUNTERS.filter((name) => !GAUGE_COUNTERS.some((gauge) => 
 
 /** All counters of a service port, without gauges. */
 export function countedIn(counters: ServicePortCounters): number {
+  if (counters === UNUSED) return 0;
   return sumOf(counters, COUNTED) + failedIn(counters);
 }
 

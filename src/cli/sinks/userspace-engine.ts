@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
-import type { NewCounters } from '../../proxysocket/core/service-port-table.ts';
+import type { NewCounters } from '../../proxysocket/counters.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';

@@ -4,10 +4,10 @@ import {
   GAUGE_COUNTERS,
   newCounters,
   PLAIN_COUNTERS,
-  type Activity,
+  UNUSED,
+  type NewCounters,
   type ServicePortCounters,
 } from '../counters.ts';
-import type { NewCounters } from '../core/service-port-table.ts';
 import type { Protocol, ServicePortSpec } from '../spec.ts';
 
 /**
@@ -16,19 +16,8 @@ import type { Protocol, ServicePortSpec } from '../spec.ts';
  */
 type CounterRow = Float64Array;
 
-/** What a pool knows of a service port. */
-export interface ServicePortRecord {
-  readonly name: string;
-  readonly protocol: Protocol;
-  /** Identifies its counters; never reused. */
-  readonly slot: number;
-  rows: readonly ThreadRow[];
-  /** Undefined once it was removed: the record stays while its relays are open. */
-  spec: ServicePortSpec | undefined;
-}
-
 /** What one thread has counted, or all threads that have ended (undefined). */
-export interface ThreadRow {
+interface ThreadRow {
   readonly thread: object | undefined;
   readonly row: CounterRow;
 }
@@ -37,10 +26,7 @@ const FIRST_ERROR = PLAIN_COUNTERS.length;
 const FIRST_BUCKET = FIRST_ERROR + CONNECT_ERROR_CAUSES.length;
 const SUM = FIRST_BUCKET + CONNECT_SECONDS_BUCKETS.length + 1;
 const ROW_LENGTH = SUM + 1;
-const ACTIVE = PLAIN_COUNTERS.indexOf('active');
 const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
-
-const UNUSED: ServicePortCounters = Object.freeze(newCounters());
 
 function sumOf(rows: readonly ThreadRow[]): CounterRow {
   const sum = new Float64Array(ROW_LENGTH);
@@ -51,35 +37,51 @@ function sumOf(rows: readonly ThreadRow[]): CounterRow {
   return sum;
 }
 
-export function countersIn(rows: readonly ThreadRow[]): ServicePortCounters {
-  if (rows.length === 0) return UNUSED;
-  const sum = sumOf(rows);
-  const counters = newCounters();
-  for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] = sum[index] ?? 0;
-  for (const [index, cause] of CONNECT_ERROR_CAUSES.entries())
-    counters.connectErrors[cause] = sum[FIRST_ERROR + index] ?? 0;
-  counters.connectSeconds = { counts: [...sum.subarray(FIRST_BUCKET, SUM)], sum: sum[SUM] ?? 0 };
-  return counters;
-}
+/** What a pool knows of a service port. */
+export class ServicePortRecord {
+  readonly name: string;
+  readonly protocol: Protocol;
+  /** Identifies its counters among those that its name has had; never reused. */
+  readonly slot: number;
+  spec: ServicePortSpec;
+  #rows: readonly ThreadRow[] = NO_ROWS;
 
-export function activityIn(rows: readonly ThreadRow[]): Omit<Activity, 'servicePorts'> {
-  let [counted, active] = [0, 0];
-  for (const { row } of rows) {
-    for (let index = 0; index < FIRST_BUCKET; index += 1) counted += row[index] ?? 0;
-    for (const gauge of GAUGES) counted -= row[gauge] ?? 0;
-    active += row[ACTIVE] ?? 0;
+  constructor(spec: ServicePortSpec, slot: number) {
+    this.name = spec.name;
+    this.protocol = spec.protocol;
+    this.spec = spec;
+    this.slot = slot;
   }
-  return { counted, active };
+
+  /** The sum of all threads. */
+  get counters(): ServicePortCounters {
+    if (this.#rows === NO_ROWS) return UNUSED;
+    const sum = sumOf(this.#rows);
+    const counters = newCounters();
+    for (const [index, name] of PLAIN_COUNTERS.entries()) counters[name] = sum[index] ?? 0;
+    for (const [index, cause] of CONNECT_ERROR_CAUSES.entries())
+      counters.connectErrors[cause] = sum[FIRST_ERROR + index] ?? 0;
+    counters.connectSeconds = { counts: [...sum.subarray(FIRST_BUCKET, SUM)], sum: sum[SUM] ?? 0 };
+    return counters;
+  }
+
+  /** A thread has begun to count. It may have before, if the service port was removed and set again. */
+  counts(thread: object, memory: SharedArrayBuffer): void {
+    this.countsNoMore(thread);
+    this.#rows = [...this.#rows, { thread, row: new Float64Array(memory) }];
+  }
+
+  /** A thread has ended with its connections; its counts stay. */
+  countsNoMore(ended: object): void {
+    if (!this.#rows.some(({ thread }) => thread === ended)) return;
+    const isOver = ({ thread }: ThreadRow): boolean => thread === ended || thread === undefined;
+    const row = sumOf(this.#rows.filter(isOver));
+    for (const gauge of GAUGES) row[gauge] = 0;
+    this.#rows = [...this.#rows.filter((each) => !isOver(each)), { thread: undefined, row }];
+  }
 }
 
-/** The rows after a thread has ended with its connections; its counts stay. */
-export function withoutThread(rows: readonly ThreadRow[], ended: object): readonly ThreadRow[] {
-  if (!rows.some(({ thread }) => thread === ended)) return rows;
-  const isOver = ({ thread }: ThreadRow): boolean => thread === ended || thread === undefined;
-  const row = sumOf(rows.filter(isOver));
-  for (const gauge of GAUGES) row[gauge] = 0;
-  return [...rows.filter((each) => !isOver(each)), { thread: undefined, row }];
-}
+const NO_ROWS: readonly ThreadRow[] = [];
 
 const UNUSED_ROW: CounterRow = new Float64Array(ROW_LENGTH);
 
@@ -88,11 +90,13 @@ const UNUSED_ROW: CounterRow = new Float64Array(ROW_LENGTH);
  * a large cluster have no client. One object is also `connectErrors` and `connectSeconds`.
  */
 class RowCounters {
+  readonly #name: string;
   readonly slot: number;
   row = UNUSED_ROW;
   readonly #onFirst: OnFirstCount;
 
-  constructor(slot: number, onFirst: OnFirstCount) {
+  constructor(name: string, slot: number, onFirst: OnFirstCount) {
+    this.#name = name;
     this.slot = slot;
     this.#onFirst = onFirst;
   }
@@ -113,7 +117,7 @@ class RowCounters {
     if (this.row === UNUSED_ROW) {
       const memory = new SharedArrayBuffer(ROW_LENGTH * Float64Array.BYTES_PER_ELEMENT);
       this.row = new Float64Array(memory);
-      this.#onFirst(this.slot, memory);
+      this.#onFirst(this.#name, this.slot, memory);
     }
     return this.row;
   }
@@ -136,13 +140,13 @@ function defineCounter(name: string, index: number): void {
 }
 
 /** Hands the memory of a service port's counters to the main thread. `slot`: see `EngineChange`. */
-type OnFirstCount = (slot: number, memory: SharedArrayBuffer) => void;
+type OnFirstCount = (name: string, slot: number, memory: SharedArrayBuffer) => void;
 
 export function sharedCounters(onFirst: OnFirstCount): NewCounters {
-  return (slot, previous) => {
+  return (name, slot, previous) => {
     if (slot === undefined) throw new Error('no slot for counters');
     const before = previous as unknown as RowCounters | undefined;
-    const counters = before?.slot === slot ? before : new RowCounters(slot, onFirst);
+    const counters = before?.slot === slot ? before : new RowCounters(name, slot, onFirst);
     return counters as unknown as ServicePortCounters;
   };
 }

@@ -7,12 +7,11 @@ import { watchSubscribers } from '../../util/channel.ts';
 import { systemClock } from '../../util/clock.ts';
 import { inodeOf } from '../../util/socket-file.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
-import type { Activity } from '../counters.ts';
+import type { Activity, NewCounters } from '../counters.ts';
 import { ProcessDescriptors, processDescriptorLimit } from '../core/descriptors.ts';
 import { offerPorts, offerSockets } from '../core/inherited.ts';
 import { ListenerTable } from '../core/listener-table.ts';
 import { inParts } from '../core/shared-service-ports.ts';
-import type { NewCounters } from '../core/service-port-table.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';
 import {
   type EndpointSnapshot,
@@ -159,7 +158,7 @@ export class Pool implements Engine {
         if (!leaves) await this.#toAll(all);
         else if (this.#due.size > 0) await this.#toAll([]);
       } finally {
-        this.#ports.settled(all);
+        this.#ports.table.forget();
       }
     });
   }
@@ -173,7 +172,7 @@ export class Pool implements Engine {
   }
 
   snapshot(names?: ReadonlySet<string>): ServicePortSnapshot[] {
-    const found = this.#ports.snapshot(names);
+    const found = this.#ports.table.snapshot(names);
     if (this.#fallback === undefined) return found;
     const present = new Map(this.#fallback.snapshot(names).map((each) => [each.name, each]));
     return found.map((snapshot) =>
@@ -182,11 +181,11 @@ export class Pool implements Engine {
   }
 
   names(): string[] {
-    return this.#ports.names();
+    return this.#ports.table.names();
   }
 
   activity(): Activity {
-    return this.#ports.activity();
+    return this.#ports.table.activity();
   }
 
   async inspect(query: InspectQuery): Promise<Inspection> {
@@ -242,7 +241,7 @@ export class Pool implements Engine {
     clearTimeout(timer);
     this.#unwatch();
     for (const fd of this.#wakeFds.splice(0)) closeSync(fd);
-    this.#ports.clear();
+    this.#ports.table.clear();
   }
 
   #newWorker(index: number, workers: number): PoolWorker {
@@ -369,7 +368,8 @@ export class Pool implements Engine {
   }
 
   #take(report: Report, worker: PoolWorker): void {
-    if (report.kind === 'counts') this.#ports.counts(worker, report.slot, report.memory);
+    if (report.kind === 'counts')
+      this.#ports.counts(worker, report.name, report.slot, report.memory);
     if (report.kind !== 'turn') return;
     for (const [channel, message] of report.events)
       CHANNELS[channel]?.publish(decodeMessage(message));

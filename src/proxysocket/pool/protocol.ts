@@ -55,7 +55,12 @@ export interface TurnReport {
 }
 
 export type Report =
-  | { readonly kind: 'counts'; readonly slot: number; readonly memory: SharedArrayBuffer }
+  | {
+      readonly kind: 'counts';
+      readonly name: string;
+      readonly slot: number;
+      readonly memory: SharedArrayBuffer;
+    }
   | ({ readonly kind: 'turn' } & TurnReport);
 
 export const CONTROL = {

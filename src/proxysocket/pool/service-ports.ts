@@ -1,20 +1,12 @@
-import type { Activity } from '../counters.ts';
 import type { ListenerTable } from '../core/listener-table.ts';
+import { ServicePortTable } from '../core/service-port-table.ts';
 import {
-  isSharedSockets,
   sharedChange,
   sharedSocketsName,
   usesSharedSockets,
 } from '../core/shared-service-ports.ts';
-import type { ServicePortSnapshot } from '../engine.ts';
 import type { EngineChange, ListenerStatus, ListenSpec, ServicePortSpec } from '../spec.ts';
-import {
-  activityIn,
-  countersIn,
-  withoutThread,
-  type ServicePortRecord,
-  type ThreadRow,
-} from './counter-memory.ts';
+import { ServicePortRecord } from './counter-memory.ts';
 import type { PoolListener } from './listening-sockets.ts';
 import type { Batch } from './protocol.ts';
 import type { PoolWorker } from './worker.ts';
@@ -24,19 +16,20 @@ type Listeners = Pick<
   'set' | 'openOf' | 'statusOf'
 >;
 
-const NO_ROWS: readonly ThreadRow[] = [];
-
 /**
  * The desired state of a pool, with what its workers have counted. Shared sockets are service ports without endpoints
- * here, which snapshots leave out; their states are those of the listeners that use them.
+ * here, which are not in the table; their states are those of the listeners that use them.
  */
 export class ServicePorts {
+  readonly table = new ServicePortTable<ServicePortRecord>((record) => ({
+    listeners: this.#statusOf(record),
+    endpoints: record.spec.endpoints.length,
+  }));
   readonly #listeners: Listeners;
-  readonly #records = new Map<string, ServicePortRecord>();
-  readonly #bySlot = new Map<number, ServicePortRecord>();
+  /** The owners of shared sockets, by name. */
+  readonly #shared = new Map<string, ServicePortRecord>();
   /** How many listeners need the shared sockets at an address. */
   readonly #sharedUsers = new Map<string, number>();
-  readonly #removed = new Set<string>();
   #slots = 0;
 
   constructor(listeners: Listeners) {
@@ -48,28 +41,30 @@ export class ServicePorts {
    * whether a service port leaves an address, which workers have to do before the address is free.
    */
   note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
-    const isLeft = this.#noteAll(changes);
-    const ofShared = this.#sharedChanges();
-    const leaves = this.#noteAll(ofShared) || isLeft;
-    return { changes: [...ofShared, ...changes].map((change) => this.#withSlot(change)), leaves };
-  }
-
-  settled(changes: readonly EngineChange[]): void {
+    let leaves = false;
+    for (const change of changes)
+      if (change.kind === 'remove') leaves = this.#remove(change.name) || leaves;
     for (const change of changes) {
-      if (change.kind !== 'remove') continue;
-      if (this.#records.get(change.name)?.spec === undefined) this.#removed.add(change.name);
+      if (change.kind === 'set') leaves = this.#set(change.spec) || leaves;
+      else if (change.kind === 'endpoints') {
+        const record = this.table.get(change.name);
+        if (record !== undefined) record.spec = { ...record.spec, endpoints: change.endpoints };
+      }
     }
-    this.#tidy();
+    const ofShared = this.#noteShared();
+    const located = [...ofShared, ...changes].map((change) =>
+      change.kind === 'set' ? { ...change, slot: this.#get(change.spec.name)?.slot } : change,
+    );
+    return { changes: located, leaves: leaves || ofShared.some(({ kind }) => kind === 'remove') };
   }
 
   /** Has the listeners that are open. */
   batch(worker: PoolWorker, changes: readonly EngineChange[]): Batch {
     const sockets: Batch['sockets'][number][] = [];
     const set = (name: string): Batch['changes'][number] => {
-      const record = this.#records.get(name);
-      const spec = record?.spec;
-      if (record === undefined || spec === undefined) return { kind: 'remove', name };
-      const { slot } = record;
+      const record = this.#get(name);
+      if (record === undefined) return { kind: 'remove', name };
+      const { spec, slot } = record;
       if (usesSharedSockets(spec)) return sharedChange(spec, slot);
       const listen: ListenSpec[] = [];
       for (const { listen: each, listener } of this.#listeners.openOf(record)) {
@@ -85,110 +80,42 @@ export class ServicePorts {
   }
 
   /** The desired state of some service ports, or of all, with where they count. */
-  sets(names: Iterable<string> = this.#records.keys()): EngineChange[] {
+  sets(names: Iterable<string> = [...this.#shared.keys(), ...this.table.names()]): EngineChange[] {
     return [...names].flatMap((name): EngineChange[] => {
-      const { spec, slot } = this.#records.get(name) ?? {};
+      const { spec, slot } = this.#get(name) ?? {};
       return spec === undefined ? [] : [{ kind: 'set', spec, slot }];
     });
   }
 
-  counts(thread: object, slot: number, memory: SharedArrayBuffer): void {
-    const record = this.#bySlot.get(slot);
-    if (record === undefined) return;
-    // The service port may have been removed and set again while another thread had relays of it.
-    const others = withoutThread(record.rows, thread);
-    record.rows = [...others, { thread, row: new Float64Array(memory) }];
+  counts(thread: object, name: string, slot: number, memory: SharedArrayBuffer): void {
+    const record = this.table.find(name);
+    if (record?.slot === slot) record.counts(thread, memory);
   }
 
   countsNoMore(thread: object): void {
-    for (const record of this.#records.values()) record.rows = withoutThread(record.rows, thread);
+    for (const record of this.table.all()) record.countsNoMore(thread);
   }
 
-  snapshot(names: Iterable<string> = this.names()): ServicePortSnapshot[] {
-    const records = [...names].flatMap((name) => this.#records.get(name) ?? []);
-    return records.flatMap((record) => this.#snapshotOf(record));
+  #get(name: string): ServicePortRecord | undefined {
+    return this.table.get(name) ?? this.#shared.get(name);
   }
 
-  names(): string[] {
-    this.#tidy();
-    return [...this.#records.keys()].filter((name) => !isSharedSockets(name));
-  }
-
-  activity(): Activity {
-    this.#tidy();
-    const total = { servicePorts: 0, counted: 0, active: 0 };
-    for (const record of this.#records.values()) {
-      if (isSharedSockets(record.name)) continue;
-      const { counted, active } = activityIn(record.rows);
-      total.servicePorts += 1;
-      total.counted += counted;
-      total.active += active;
-    }
-    return total;
-  }
-
-  clear(): void {
-    this.#records.clear();
-    this.#bySlot.clear();
-    this.#sharedUsers.clear();
-  }
-
-  /** Drops removed service ports once their last relay has ended. */
-  #tidy(): void {
-    for (const name of this.#removed) {
-      const record = this.#records.get(name);
-      if (record?.spec === undefined && record !== undefined) {
-        if (activityIn(record.rows).active > 0) continue;
-        this.#bySlot.delete(record.slot);
-        this.#records.delete(name);
-      }
-      this.#removed.delete(name);
-    }
-  }
-
-  #spec(name: string): ServicePortSpec | undefined {
-    return this.#records.get(name)?.spec;
-  }
-
-  #withSlot(change: EngineChange): EngineChange {
-    if (change.kind !== 'set') return change;
-    return { ...change, slot: this.#records.get(change.spec.name)?.slot };
-  }
-
-  #noteAll(changes: readonly EngineChange[]): boolean {
-    let leaves = false;
-    for (const change of changes) {
-      const record = change.kind === 'remove' ? this.#records.get(change.name) : undefined;
-      if (record !== undefined) leaves = this.#unset(record) || leaves;
-    }
-    for (const change of changes) {
-      if (change.kind === 'set') leaves = this.#set(change.spec) || leaves;
-      else if (change.kind === 'endpoints') {
-        const record = this.#records.get(change.name);
-        if (record?.spec === undefined) continue;
-        record.spec = { ...record.spec, endpoints: change.endpoints };
-      }
-    }
-    return leaves;
-  }
-
-  #unset(record: ServicePortRecord): boolean {
+  #remove(name: string): boolean {
+    const record = this.table.remove(name);
+    if (record === undefined) return false;
     this.#countShared(record.spec, -1);
-    record.spec = undefined;
     return this.#listeners.set(record, []);
   }
 
   #set(spec: ServicePortSpec): boolean {
-    const { name, protocol } = spec;
-    const before = this.#records.get(name);
+    const before = this.table.get(spec.name);
     this.#countShared(before?.spec, -1);
     this.#countShared(spec, 1);
-    const isNew = before === undefined || before.protocol !== protocol || !isUsed(before);
-    const record = isNew ? this.#newRecord(spec) : before;
+    const record = this.table.continued(spec.name, spec.protocol) ?? this.#newRecord(spec);
     record.spec = spec;
+    this.table.set(record);
     const leaves = this.#listeners.set(record, usesSharedSockets(spec) ? [] : spec.listen);
     if (before === undefined || record === before) return leaves;
-    this.#bySlot.delete(before.slot);
     return this.#listeners.set(before, []) || leaves;
   }
 
@@ -198,45 +125,38 @@ export class ServicePorts {
       this.#sharedUsers.set(address, (this.#sharedUsers.get(address) ?? 0) + by);
   }
 
-  #sharedChanges(): EngineChange[] {
+  #noteShared(): EngineChange[] {
     return [...this.#sharedUsers].flatMap(([address, users]): EngineChange[] => {
       const name = sharedSocketsName(address);
-      if (users > 0 === (this.#spec(name) !== undefined)) return [];
-      if (users === 0) return [{ kind: 'remove', name }];
+      const record = this.#shared.get(name);
+      if (users > 0 === (record !== undefined)) return [];
+      if (record !== undefined) {
+        this.#shared.delete(name);
+        this.#listeners.set(record, []);
+        return [{ kind: 'remove', name }];
+      }
       const listen = [{ address, port: 0, traffic: 'internal', transparent: [] }] as const;
-      const spec = { name, protocol: 'TCP', listen, endpoints: [] } as const;
-      return [{ kind: 'set', spec: { ...spec, affinity: { kind: 'none' } } }];
+      const affinity = { kind: 'none' } as const;
+      const spec: ServicePortSpec = { name, protocol: 'TCP', listen, endpoints: [], affinity };
+      const shared = this.#newRecord(spec);
+      this.#shared.set(name, shared);
+      this.#listeners.set(shared, listen);
+      return [{ kind: 'set', spec }];
     });
   }
 
-  #newRecord({ name, protocol }: ServicePortSpec): ServicePortRecord {
-    const slot = this.#slots;
+  #newRecord(spec: ServicePortSpec): ServicePortRecord {
     this.#slots += 1;
-    const record = { name, protocol, slot, rows: NO_ROWS, spec: undefined };
-    this.#records.set(name, record);
-    this.#bySlot.set(slot, record);
-    return record;
+    return new ServicePortRecord(spec, this.#slots);
   }
 
-  #snapshotOf(record: ServicePortRecord): ServicePortSnapshot[] {
-    const { name, protocol, spec, rows } = record;
-    const counters = countersIn(rows);
-    if (spec === undefined) {
-      if (counters.active === 0) return [];
-      return [{ name, protocol, listeners: [], endpoints: 0, counters, draining: true }];
-    }
-    const listeners = usesSharedSockets(spec)
-      ? spec.listen.flatMap((listen): ListenerStatus[] => {
-          const shared = this.#records.get(sharedSocketsName(listen.address));
-          const [status] = shared === undefined ? [] : this.#listeners.statusOf(shared);
-          return status === undefined ? [] : [{ ...status, listen }];
-        })
-      : this.#listeners.statusOf(record);
-    return [{ name, protocol, listeners, endpoints: spec.endpoints.length, counters }];
+  #statusOf(record: ServicePortRecord): ListenerStatus[] {
+    const { spec } = record;
+    if (!usesSharedSockets(spec)) return this.#listeners.statusOf(record);
+    return spec.listen.flatMap((listen): ListenerStatus[] => {
+      const shared = this.#shared.get(sharedSocketsName(listen.address));
+      const [status] = shared === undefined ? [] : this.#listeners.statusOf(shared);
+      return status === undefined ? [] : [{ ...status, listen }];
+    });
   }
-}
-
-/** Whether its counters continue if it is set again. */
-function isUsed({ spec, rows }: ServicePortRecord): boolean {
-  return spec !== undefined || activityIn(rows).active > 0;
 }

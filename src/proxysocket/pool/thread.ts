@@ -29,9 +29,9 @@ async function runWorker(start: WorkerStart): Promise<void> {
   const sys = await openSys(new DescriptorLedger(start.ledger));
   if (!start.isProven) await probeEngine(sys);
   const loop = new Loop(sys, { onFault: (error) => publishFault('internal-error', error) });
-  const counters = sharedCounters((slot, memory) => {
+  const counters = sharedCounters((name, slot, memory) => {
     // At once: the main thread has to know it when a client gets an answer.
-    outbox.post({ kind: 'counts', slot, memory });
+    outbox.post({ kind: 'counts', name, slot, memory });
   });
   const random = Math.random;
   const { clock } = loop;

@@ -1,13 +1,12 @@
 import t from 'tap';
-import type { NewCounters } from '../../../src/proxysocket/core/service-port-table.ts';
 import {
   CONNECT_ERROR_CAUSES,
-  countedIn,
   newCounters,
   observeConnectSeconds,
   PLAIN_COUNTERS,
+  type NewCounters,
 } from '../../../src/proxysocket/counters.ts';
-import { activityIn, sharedCounters } from '../../../src/proxysocket/pool/counter-memory.ts';
+import { sharedCounters } from '../../../src/proxysocket/pool/counter-memory.ts';
 import { ServicePorts } from '../../../src/proxysocket/pool/service-ports.ts';
 import type { EngineChange, Protocol } from '../../../src/proxysocket/spec.ts';
 
@@ -33,13 +32,16 @@ function setUp() {
   const apply = (change: EngineChange, meanwhile = (): void => undefined) => {
     const [located] = ports.note([change]).changes;
     meanwhile();
-    const slot = located?.kind === 'set' ? located.slot : undefined;
-    const made = threads.map((create) => (slot === undefined ? newCounters() : create(slot)));
-    ports.settled([change]);
-    const [one = newCounters(), other = newCounters()] = made;
+    ports.table.forget();
+    if (located?.kind !== 'set')
+      return { slot: undefined, one: newCounters(), other: newCounters() };
+    const { slot, spec } = located;
+    const [one = newCounters(), other = newCounters()] = threads.map((create) =>
+      create(spec.name, slot),
+    );
     return { slot, one, other };
   };
-  const read = (name = 'd/web') => ports.snapshot([name])[0]?.counters;
+  const read = (name = 'd/web') => ports.table.snapshot([name])[0]?.counters;
   return { ports, threads, apply, read, rows: () => rows };
 }
 
@@ -73,7 +75,7 @@ t.test('what two threads count is read as one', (t) => {
   t.same([counts[0], counts.at(-1)], [1, 1]);
   t.same(read('d/unused'), newCounters(), 'not those of another one');
   t.equal(one.connections, 3, 'a thread reads its own');
-  t.match(ports.activity(), { servicePorts: 2, active: 2 });
+  t.match(ports.table.activity(), { servicePorts: 2, active: 2 });
   t.end();
 });
 
@@ -88,7 +90,7 @@ t.test('counts of threads that are lost stay, and their gauges do not', (t) => {
   t.match(read(), { connections: 7, active: 0, held: 0 });
 
   const next: NewCounters = sharedCounters((...row) => ports.counts(next, ...row));
-  next(slot).connections += 1;
+  next('d/web', slot).connections += 1;
   ports.countsNoMore(next);
   t.equal(read()?.connections, 8, 'the next one counts on');
   t.end();
@@ -102,7 +104,7 @@ t.test('a thread whose relays have ended counts on after those of another one', 
   other.active = 1;
   apply({ kind: 'remove', name: 'd/web' });
   t.equal(apply(set('d/web')).slot, slot);
-  const next = first?.(slot) ?? newCounters();
+  const next = first?.('d/web', slot) ?? newCounters();
   next.connections = 1;
   next.active = 1;
   t.match(read(), { connections: 4, active: 2 });
@@ -122,7 +124,7 @@ t.test('clients during a change of protocol do not count for the new service por
   const { one: after } = apply(set('d/web', 'UDP'), late);
   after.datagramsIn += 1;
   const expected = { protocol: 'UDP', counters: { connections: 0, active: 0, datagramsIn: 1 } };
-  t.match(ports.snapshot(), [expected]);
+  t.match(ports.table.snapshot(), [expected]);
   t.end();
 });
 
@@ -131,13 +133,13 @@ t.test('counters of a removed service port continue while it has relays', (t) =>
   const { slot, one } = apply(set('d/web'));
   one.active = 1;
   apply({ kind: 'remove', name: 'd/web' });
-  t.match(ports.snapshot(), [{ draining: true }]);
+  t.match(ports.table.snapshot(), [{ draining: true }]);
   const again = apply(set('d/web'));
   t.equal(again.slot, slot);
-  t.equal(threads[0]?.(slot, one), one);
+  t.equal(threads[0]?.('d/web', slot, one), one);
   apply({ kind: 'remove', name: 'd/web' });
   one.active = 0;
-  t.same(ports.names(), [], 'its last relay has ended');
+  t.same(ports.table.names(), [], 'its last relay has ended');
   t.not(apply(set('d/web'), () => (one.connections += 1)).slot, slot);
   t.same(read(), newCounters(), 'late counts are discarded');
   t.end();
@@ -145,20 +147,16 @@ t.test('counters of a removed service port continue while it has relays', (t) =>
 
 t.test('every counter counts, but for those that say how many there are now', (t) => {
   for (const name of PLAIN_COUNTERS) {
-    let row: Float64Array = new Float64Array(0);
-    const create = sharedCounters((_, memory) => (row = new Float64Array(memory)));
-    const [plain, shared] = [newCounters(), create(0)];
-    plain[name] = 3;
-    shared[name] = 3;
-    const activity = activityIn([{ thread: create, row }]);
-    t.equal(activity.counted, name === 'active' || name === 'held' ? 0 : 3, name);
-    t.equal(countedIn(plain), activity.counted, name);
-    t.equal(activity.active, plain.active, name);
+    const { ports, apply, read } = setUp();
+    apply(set('d/web')).one[name] = 3;
+    t.equal(read()?.[name], 3, name);
+    const isGauge = name === 'active' || name === 'held';
+    t.equal(ports.table.activity().counted, isGauge ? 0 : 3, name);
   }
   for (const cause of CONNECT_ERROR_CAUSES) {
-    const counters = newCounters();
-    counters.connectErrors[cause] = 1;
-    t.equal(countedIn(counters), 1, cause);
+    const { ports, apply } = setUp();
+    apply(set('d/web')).other.connectErrors[cause] = 1;
+    t.equal(ports.table.activity().counted, 1, cause);
   }
   t.end();
 });
