@@ -1,6 +1,6 @@
 import { isIPv6, SocketAddress } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
-import type { ListenSpec, PortalAddress, ServicePortSpec } from '../spec.ts';
+import type { ListenSpec, PortalAddress, Protocol, ServicePortSpec } from '../spec.ts';
 
 /** A node port, which is at every address of the host, has no address. */
 export function routeKey(family: Family, address: string | undefined, port: number): string {
@@ -27,12 +27,13 @@ function keyOf(family: Family, { address, port }: PortalAddress): string {
 
 /** The names of service ports by address. Of several with one address, the last one to get it has its clients. */
 export class AddressIndex {
-  readonly #names = new Map<string, string>();
-  readonly #others = new Map<string, readonly string[]>();
+  /** The usual single name is no list: there are some hundred thousand. */
+  readonly #names = new Map<string, string | readonly string[]>();
   readonly #keys = new Map<string, readonly string[]>();
 
   at(key: string): string | undefined {
-    return this.#names.get(key);
+    const names = this.#names.get(key);
+    return typeof names === 'string' ? names : names?.at(-1);
   }
 
   /** Replaces the addresses of a service port. */
@@ -42,21 +43,48 @@ export class AddressIndex {
     else this.#keys.delete(name);
     for (const key of before) if (!keys.includes(key)) this.#drop(key, name);
     for (const key of keys) {
-      const current = this.#names.get(key);
-      if (before.includes(key) || current === name) continue;
-      this.#names.set(key, name);
-      if (current !== undefined) this.#others.set(key, [...(this.#others.get(key) ?? []), current]);
+      const names = this.#names.get(key);
+      if (names === undefined) this.#names.set(key, name);
+      else if (!before.includes(key)) this.#names.set(key, [names, name].flat());
     }
   }
 
   #drop(key: string, name: string): void {
-    const others = (this.#others.get(key) ?? []).filter((each) => each !== name);
-    if (this.#names.get(key) === name) {
-      const next = others.pop();
-      if (next === undefined) this.#names.delete(key);
-      else this.#names.set(key, next);
-    }
-    if (others.length === 0) this.#others.delete(key);
-    else this.#others.set(key, others);
+    const others = [this.#names.get(key) ?? []].flat().filter((each) => each !== name);
+    const [only] = others;
+    if (only === undefined) this.#names.delete(key);
+    else this.#names.set(key, others.length === 1 ? only : others);
   }
+}
+
+/** Where one socket can listen. */
+export function addressKey(protocol: Protocol, address: string, port: number): string {
+  return `${protocol} ${address} ${port}`;
+}
+
+/**
+ * The keys of a service port's listeners, in order. A listener on port 0 keeps its kernel-chosen port while the service
+ * port has as many of its address and traffic. An address listed twice yields the same key twice.
+ */
+export function slotKeys(
+  owner: Pick<ServicePortSpec, 'name' | 'protocol'>,
+  listen: readonly ListenSpec[],
+): string[] {
+  const { name, protocol } = owner;
+  const ordinals = new Map<string, number>();
+  return listen.map(({ address, port, traffic, transparent }) => {
+    if (protocol === 'TCP' && transparent !== undefined) return `${SHARED} ${address}`;
+    if (port !== 0) return addressKey(protocol, address, port);
+    const key = `${protocol} ${address} 0 ${name} ${traffic}`;
+    const ordinal = ordinals.get(key) ?? 0;
+    ordinals.set(key, ordinal + 1);
+    return `${key} ${ordinal}`;
+  });
+}
+
+const SHARED = 'shared TCP';
+
+/** Whether several service ports use the socket. */
+export function isShared(key: string): boolean {
+  return key.startsWith(SHARED);
 }

@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/socket-file.ts';
 import type { Protocol, Traffic } from '../spec.ts';
-import { addressKey } from './listener-slot.ts';
+import { addressKey } from './addresses.ts';
 
 /** An open listening socket, from another process or thread. */
 export interface InheritedSocket {

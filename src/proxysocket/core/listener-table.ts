@@ -7,9 +7,9 @@ import { listenCode } from '../../util/listen-failure.ts';
 import type { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine } from '../engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
+import { isShared, slotKeys } from './addresses.ts';
 import { hasInherited, inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
-import { bySlot, isShared } from './listener-slot.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import type { EngineContext } from './service-port.ts';
 import type { ListenerStatus, ListenSpec, Protocol } from '../spec.ts';
@@ -99,12 +99,11 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
   set(owner: O, listen: readonly ListenSpec[]): boolean {
     let leaves = false;
     const slots = new Set<Slot<O, L>>();
-    for (const [key, spec] of bySlot(owner, listen)) {
-      const slot: Slot<O, L> = this.#slots.get(key) ?? {
-        key,
-        protocol: owner.protocol,
-        listen: spec,
-      };
+    const { protocol } = owner;
+    for (const [index, key] of slotKeys(owner, listen).entries()) {
+      const spec = listen[index] as ListenSpec;
+      const slot: Slot<O, L> = this.#slots.get(key) ?? { key, protocol, listen: spec };
+      if (slots.has(slot)) continue;
       this.#slots.set(key, slot);
       slots.add(Object.assign(slot, { owner, listen: spec }));
       this.#dirty.add(slot);
