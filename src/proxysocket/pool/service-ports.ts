@@ -52,10 +52,10 @@ export class ServicePorts {
       }
     }
     const ofShared = this.#noteShared();
-    const located = [...ofShared, ...changes].map((change) =>
-      change.kind === 'set' ? { ...change, slot: this.#get(change.spec.name)?.slot } : change,
-    );
-    return { changes: located, leaves: leaves || ofShared.some(({ kind }) => kind === 'remove') };
+    return {
+      changes: [...ofShared, ...changes].map((change) => this.#withSlot(change)),
+      leaves: leaves || ofShared.some(({ kind }) => kind === 'remove'),
+    };
   }
 
   /** Has the listeners that are open. */
@@ -94,6 +94,10 @@ export class ServicePorts {
 
   countsNoMore(thread: object): void {
     for (const record of this.table.all()) record.countsNoMore(thread);
+  }
+
+  #withSlot(change: EngineChange): EngineChange {
+    return change.kind === 'set' ? { ...change, slot: this.#get(change.spec.name)?.slot } : change;
   }
 
   #get(name: string): ServicePortRecord | undefined {
