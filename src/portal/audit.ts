@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../util/clock.ts';
+import { type Clock, pause } from '../util/clock.ts';
 import { type AuditPolicy, MAX_AUDIT_BACKOFF } from './bounds.ts';
 
 /** Number of recent durations: a single long one may only have waited for other programs. Before, no pause grows. */
@@ -10,67 +10,38 @@ const QUICK_REPAIRS = 5;
 /** Minimum pause after a slow check, as a fraction of the interval. */
 const REST_SHARE = 0.5;
 
-export interface AuditOptions {
-  readonly clock: Clock;
-  /** Intervals from the start of one check to the start of the next. */
-  readonly policy: AuditPolicy;
-  /** Resolves with the repair of the damage found; undefined: none. May reject, after reporting why. */
-  readonly check: () => Promise<(() => Promise<void>) | undefined>;
-}
-
-/** Repeats a check, and repairs the damage that it finds: at once, and with back-off if that does not help. */
-export class Audit {
-  readonly #options: AuditOptions;
-  readonly #durations: number[] = [];
-  #repairs = 0;
-  #timer: Timer | undefined;
-  #running: Promise<void> = Promise.resolve();
-  #state: 'idle' | 'running' | 'closed' = 'idle';
-
-  constructor(options: AuditOptions) {
-    this.#options = options;
-  }
-
-  /** Idempotent. */
-  start(): void {
-    if (this.#state !== 'idle') return;
-    this.#state = 'running';
-    this.#schedule(this.#options.policy.intervalMs);
-  }
-
-  /** Resolves when no operation is pending. Idempotent. */
-  async close(): Promise<void> {
-    this.#state = 'closed';
-    this.#timer?.cancel();
-    await this.#running;
-  }
-
-  #schedule(ms: number): void {
-    if (this.#state !== 'running') return;
-    this.#timer = this.#options.clock.setTimer(ms, () => {
-      this.#running = this.#round().then((wait) => this.#schedule(wait));
-    });
-  }
-
-  /** Resolves with the delay until the next round. */
-  async #round(): Promise<number> {
-    const { clock, check } = this.#options;
+/**
+ * Repeats a check until the signal aborts, and repairs the damage that it finds: at once, and with back-off if that
+ * does not help. The intervals of `policy` are from the start of one check to the start of the next.
+ *
+ * `check` resolves with the repair; undefined: no damage. It may reject, after reporting why.
+ */
+export async function audit(
+  policy: AuditPolicy,
+  check: () => Promise<(() => Promise<void>) | undefined>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<void> {
+  const { intervalMs, goalMs, maxMs } = policy;
+  let durations: number[] = [];
+  let repairs = 0;
+  for (let wait = intervalMs; ;) {
+    await pause(wait, clock, signal);
+    if (signal.aborted) return;
     const begin = clock.now();
     let took: number | undefined;
     try {
       const repair = await check();
       took = clock.now() - begin;
-      this.#repairs = repair === undefined ? 0 : this.#repairs + 1;
-      if (this.#state === 'running') await repair?.();
+      repairs = repair === undefined ? 0 : repairs + 1;
+      if (!signal.aborted) await repair?.();
     } catch {
       // Reported by the check, or by the write of the repair.
     }
-    this.#durations.push(took ?? clock.now() - begin);
-    if (this.#durations.length > DURATIONS) this.#durations.shift();
-    const { intervalMs, goalMs, maxMs } = this.#options.policy;
-    const slowness = this.#durations.length < DURATIONS ? 0 : Math.min(...this.#durations) / goalMs;
-    const pause = Math.min(maxMs, intervalMs * Math.max(1, slowness));
-    const backoff = Math.min(2 ** Math.max(0, this.#repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
-    return backoff * Math.max(pause - (clock.now() - begin), REST_SHARE * pause);
+    durations = [...durations, took ?? clock.now() - begin].slice(-DURATIONS);
+    const slowness = durations.length < DURATIONS ? 0 : Math.min(...durations) / goalMs;
+    const rest = Math.min(maxMs, intervalMs * Math.max(1, slowness));
+    const backoff = Math.min(2 ** Math.max(0, repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);
+    wait = backoff * Math.max(rest - (clock.now() - begin), REST_SHARE * rest);
   }
 }

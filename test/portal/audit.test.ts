@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Audit } from '../../src/portal/audit.ts';
+import { audit } from '../../src/portal/audit.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
 const CANARY = { intervalMs: 500, goalMs: Infinity, maxMs: 500 };
@@ -18,21 +18,19 @@ function audited(policy: typeof CANARY) {
     checks: [] as number[],
     repairs: 0,
   };
-  const audit = new Audit({
-    clock,
-    policy,
-    check: async () => {
-      state.checks.push(clock.now());
-      if (state.takes > 0) await new Promise<void>((end) => clock.setTimer(state.takes, end));
-      if (!state.damaged) return undefined;
-      return async () => {
-        state.repairs += 1;
-        if (!state.curable) throw new Error('nft is missing');
-        state.damaged = false;
-      };
-    },
-  });
-  t.teardown(() => void audit.close());
+  const check = async () => {
+    state.checks.push(clock.now());
+    if (state.takes > 0) await new Promise<void>((end) => clock.setTimer(state.takes, end));
+    if (!state.damaged) return undefined;
+    return async () => {
+      state.repairs += 1;
+      if (!state.curable) throw new Error('nft is missing');
+      state.damaged = false;
+    };
+  };
+  const closing = new AbortController();
+  const ended = audit(policy, check, clock, closing.signal);
+  t.teardown(() => closing.abort());
   /** The number of checks and repairs within a time. */
   const within = async (ms: number): Promise<{ checks: number; repairs: number }> => {
     const before = { checks: state.checks.length, repairs: state.repairs };
@@ -45,23 +43,20 @@ function audited(policy: typeof CANARY) {
       repairs: state.repairs - before.repairs,
     };
   };
-  return { audit, state, clock, within };
+  return { closing, ended, state, clock, within };
 }
 
-t.test('checks at each interval, once started', async (t) => {
-  const { audit, clock, within } = audited(CANARY);
-  t.equal((await within(1000)).checks, 0);
-  audit.start();
-  audit.start();
+t.test('checks at each interval until the end', async (t) => {
+  const { closing, ended, clock, within } = audited(CANARY);
   t.strictSame(await within(2000), { checks: 4, repairs: 0 });
-  await audit.close();
+  closing.abort();
+  await ended;
   t.equal((await within(2000)).checks, 0);
   t.equal(clock.pending, 0);
 });
 
 t.test('the duration of a check does not delay the next one', async (t) => {
-  const { audit, state, within } = audited(CANARY);
-  audit.start();
+  const { state, within } = audited(CANARY);
   state.takes = 100;
   await within(2000);
   t.strictSame(
@@ -76,9 +71,8 @@ t.test('the duration of a check does not delay the next one', async (t) => {
 });
 
 t.test('repairs that do not help become rare', async (t) => {
-  const { audit, state, within } = audited(CANARY);
+  const { state, within } = audited(CANARY);
   Object.assign(state, { damaged: true, curable: false });
-  audit.start();
   const { repairs } = await within(60_000);
   t.ok(repairs >= 8 && repairs <= 12, `${repairs} in the first minute`);
   const later = await within(60_000);
@@ -90,8 +84,7 @@ t.test('repairs that do not help become rare', async (t) => {
 });
 
 t.test('slow checks run less often, unless only one was slow', async (t) => {
-  const { audit, state, within } = audited(COMPARISON);
-  audit.start();
+  const { state, within } = audited(COMPARISON);
   state.takes = 3000;
   while (state.checks.length < 1) await within(50);
   state.takes = 0;

@@ -2,7 +2,7 @@
 import { hostname } from 'node:os';
 import { fieldName } from '../../config/fields.ts';
 import { KpngError } from '../../errors.ts';
-import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/chains.ts';
+import { checkPrefix, DEFAULT_PREFIX } from '../../portal/iptables/script.ts';
 import { DEFAULT_ROUTE } from '../../portal/nftables/policy-route.ts';
 import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table.ts';
 import type { TransparentRoute } from '../../portal/rules/backend.ts';

@@ -13,7 +13,7 @@ import {
   WRITE_RETRY,
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten, type PortalWritten } from '../events.ts';
-import { Audit } from '../audit.ts';
+import { audit } from '../audit.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses, Verb } from './addresses.ts';
 
@@ -49,7 +49,8 @@ export class AddressKeeper {
   readonly #lingering = new Map<string, number>();
   /** Wanted addresses that could not be added, and why. */
   readonly #refused = new Map<string, KpngError>();
-  readonly #audit: Audit;
+  readonly #closing = new AbortController();
+  #auditing: Promise<void> | undefined;
   /** Number of our addresses that were probed since all were. */
   #probed = 0;
   readonly #retryBackoff: Backoff;
@@ -69,7 +70,6 @@ export class AddressKeeper {
     this.#clock = clock;
     this.#interfaces = interfaces ?? hostAddresses;
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
-    this.#audit = new Audit({ clock, policy: CANARY_AUDIT, check: () => this.#check() });
   }
 
   /** At most one per code, with the number of service ports and their addresses that could not be added. */
@@ -115,7 +115,8 @@ export class AddressKeeper {
     await this.#change(() =>
       this.#remove(this.#surplus().filter((address) => !this.#lingering.has(address))),
     );
-    this.#audit.start();
+    const { signal } = this.#closing;
+    this.#auditing ??= audit(CANARY_AUDIT, () => this.#check(), this.#clock, signal);
   }
 
   leave(): void {
@@ -124,7 +125,8 @@ export class AddressKeeper {
 
   /** Stops watching and, if requested, removes all our addresses, once: then they may be another process's. */
   close(): Promise<void> {
-    this.#closed ??= this.#audit.close().then(() =>
+    this.#closing.abort();
+    this.#closed ??= Promise.resolve(this.#auditing).then(() =>
       this.#queue.run(async () => {
         if (this.#removeOnClose) await this.#link.dispose();
       }),

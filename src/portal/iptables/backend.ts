@@ -12,17 +12,18 @@ import {
   type RuleConfig,
 } from '../rules/backend.ts';
 import { clearFlows, flowKey } from '../rules/udp-flows.ts';
-import { DEFAULT_PREFIX, readSlotName, type RuleContext } from './chains.ts';
 import { findTools, type Flavor, Kernel, type Tools } from './tools.ts';
 import { iptablesCanary, rulesOf } from './translate.ts';
 import {
   damageIn,
+  DEFAULT_PREFIX,
   type Found,
   ownersOf,
   renderDelta,
   renderFull,
   renderRemoval,
   renderTrial,
+  type RuleContext,
 } from './script.ts';
 
 /**
@@ -61,15 +62,13 @@ export class IptablesBackend implements Backend {
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    const all = await this.#inFamilies(config, async (context, kernel) => {
-      return { context, found: await kernel.find(context.family, this.#prefix) };
-    });
-    const [other] = all.flatMap(({ found }) => this.#otherOwner(found, config) ?? []);
+    const found = await this.#find(config);
+    const [other] = [...found.values()].flatMap((each) => this.#otherOwner(each, config) ?? []);
     if (onlyOwn && other !== undefined) return other;
-    const scripts = new Map(
-      all.map(({ context, found }) => [context.family, renderFull(context, elements, found)]),
-    );
-    await this.#restore(config, 'writing', ({ family }) => scripts.get(family));
+    await this.#restore(config, 'writing', (context) => {
+      const own = found.get(context.family);
+      return own && renderFull(context, elements, own);
+    });
     return undefined;
   }
 
@@ -78,16 +77,14 @@ export class IptablesBackend implements Backend {
     changes: readonly ElementChange[],
     elements: Elements,
   ): Promise<string | undefined> {
-    // iptables compares a rule to remove with those of its whole chain.
-    const compared = changes.reduce(
-      (sum, { set, before }) => sum + (before === undefined ? 0 : elements.size(set)),
-      0,
-    );
-    if (compared > MAX_COMPARISONS * elements.size()) return this.replace(config, elements, true);
-    const byFamily = Map.groupBy(changes, ({ set }) => readSlotName(set).family);
-    await this.#restore(config, 'changing', (context) =>
-      renderDelta(context, byFamily.get(context.family) ?? []),
-    );
+    const removals = changes.filter(({ before }) => before !== undefined);
+    if (removals.length > MAX_COMPARISONS) {
+      // iptables compares a rule to remove with those of its whole chain.
+      const sets = elements.bySet();
+      const compared = removals.reduce((sum, { set }) => sum + (sets.get(set)?.length ?? 0), 0);
+      if (compared > MAX_COMPARISONS * elements.size) return this.replace(config, elements, true);
+    }
+    await this.#restore(config, 'changing', (context) => renderDelta(context, changes));
     return undefined;
   }
 
@@ -98,21 +95,18 @@ export class IptablesBackend implements Backend {
   }
 
   async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
-    const damage = await this.#inFamilies(config, async (context, kernel) => {
-      const found = await kernel.find(context.family, this.#prefix);
-      return damageIn(context, elements, found).map(
-        (what) => `IPv${context.family} ${what} than were written`,
-      );
-    });
-    return damage.flat()[0];
+    for (const [family, found] of await this.#find(config)) {
+      const [what] = damageIn({ prefix: this.#prefix, family, config }, elements, found);
+      if (what !== undefined) return `IPv${family} ${what} than were written`;
+    }
+    return undefined;
   }
 
   async remove(config: RuleConfig): Promise<void> {
-    await this.#inFamilies(config, async ({ family }, kernel) => {
-      const found = await kernel.find(family, this.#prefix);
-      const script = renderRemoval(found);
-      if (script === '' || this.#otherOwner(found, config) !== undefined) return;
-      await kernel.restore(family, script, `removing ${this.what}`);
+    const all = await this.#find(config);
+    await this.#restore(config, 'removing', ({ family }) => {
+      const found = all.get(family);
+      return found && !this.#otherOwner(found, config) ? renderRemoval(found) : '';
     });
   }
 
@@ -120,6 +114,14 @@ export class IptablesBackend implements Backend {
   #otherOwner(found: Found, { owner }: RuleConfig): string | undefined {
     const owners = ownersOf(this.#prefix, found);
     return owners.includes(owner) ? undefined : owners[0];
+  }
+
+  async #find(config: RuleConfig): Promise<ReadonlyMap<Family, Found>> {
+    return new Map(
+      await this.#inFamilies(config, async ({ family }, kernel) => {
+        return [family, await kernel.find(family, this.#prefix)] as const;
+      }),
+    );
   }
 
   /** Runs a script in each family that has one. */
@@ -141,15 +143,11 @@ export class IptablesBackend implements Backend {
   ): Promise<T[]> {
     this.#kernel ??= new Kernel(this.#exec, await this.#findTools());
     const kernel = this.#kernel;
-    const outcomes = await Promise.allSettled(
-      config.families.map(async (family) =>
-        action({ prefix: this.#prefix, family, config }, kernel),
-      ),
+    const runs = config.families.map(async (family) =>
+      action({ prefix: this.#prefix, family, config }, kernel),
     );
-    return outcomes.map((outcome) => {
-      if (outcome.status === 'rejected') throw outcome.reason;
-      return outcome.value;
-    });
+    await Promise.allSettled(runs);
+    return Promise.all(runs);
   }
 }
 

@@ -1,22 +1,132 @@
-/** Our rules as text: scripts for `iptables-restore --noflush`, each for one family, and what iptables lists. */
-import type { ElementChange, Elements } from '../rules/backend.ts';
-import {
-  areSameJumps,
-  chainName,
-  chainNames,
-  jumpLines,
-  ownerChain,
-  ownerOfChain,
-  PRELUDE,
-  readSlotName,
-  type RuleContext,
-  SLOT_ORDER,
-  slotName,
-  SLOTS,
-  TABLES,
-  trialChain,
-  type Table,
-} from './chains.ts';
+/**
+ * Our chains, named as in kube-proxy's userspace mode, and the jumps to them, as text: scripts for
+ * `iptables-restore --noflush`, each for one family, and what iptables lists.
+ */
+import { KpngError } from '../../errors.ts';
+import type { Family } from '../../util/family.ts';
+import type { Element, ElementChange, Elements, RuleConfig } from '../rules/backend.ts';
+
+export interface RuleContext {
+  readonly prefix: string;
+  readonly family: Family;
+  readonly config: RuleConfig;
+}
+
+export const DEFAULT_PREFIX = 'KUBE';
+
+/** Throws KPNG_USAGE for an invalid chain prefix: chain names have at most 28 characters. */
+export function checkPrefix(prefix: string): void {
+  if (/^[a-z][a-z0-9]{0,8}$/i.test(prefix)) return;
+  throw new KpngError(
+    'KPNG_USAGE',
+    `${JSON.stringify(prefix)} cannot be what iptables chains begin with: a letter and up to 8 letters and digits`,
+  );
+}
+
+type Table = 'filter' | 'nat';
+
+/** In the order in which they are written. */
+const TABLES: readonly Table[] = ['filter', 'nat'];
+
+/**
+ * Slots for service rules, in their order within a chain, with the chain's name without the prefix. `at`: whether new rules
+ * are inserted before existing ones or appended. No packet matches two rules of one slot.
+ * - `…-except`: rejected service addresses, which must not match a node port of the same number
+ * - `refuse-some`: rejected clients of a guarded service address without endpoints
+ * - `refuse`: other rejected service addresses, and all clients that a guarded one does not allow
+ */
+export const SLOTS = {
+  'portals-container': { table: 'nat', chain: 'PORTALS-CONTAINER', at: 'last' },
+  'portals-host': { table: 'nat', chain: 'PORTALS-HOST', at: 'last' },
+  'nodeport-container-except': { table: 'nat', chain: 'NODEPORT-CONTAINER', at: 'first' },
+  'nodeport-container': { table: 'nat', chain: 'NODEPORT-CONTAINER', at: 'last' },
+  'nodeport-host-except': { table: 'nat', chain: 'NODEPORT-HOST', at: 'first' },
+  'nodeport-host': { table: 'nat', chain: 'NODEPORT-HOST', at: 'last' },
+  'non-local': { table: 'filter', chain: 'NODEPORT-NON-LOCAL', at: 'last' },
+  'proxy-ports': { table: 'filter', chain: 'PROXY-PORTS', at: 'last' },
+  'refuse-some': { table: 'filter', chain: 'PORTALS-REJECT', at: 'first' },
+  refuse: { table: 'filter', chain: 'PORTALS-REJECT', at: 'last' },
+  'nodeport-refuse': { table: 'filter', chain: 'NODEPORT-REJECT', at: 'last' },
+} as const satisfies Record<string, { table: Table; chain: string; at: 'first' | 'last' }>;
+
+export type Slot = keyof typeof SLOTS;
+
+export const SLOT_ORDER = Object.keys(SLOTS) as readonly Slot[];
+
+/** The name of the set of a slot's rules in a family: the key of a rule is its match, the value a proxy port or target. */
+export function slotName(slot: Slot, family: Family): string {
+  return `${slot}${family}`;
+}
+
+export function chainName(prefix: string, slot: Slot): string {
+  return `${prefix}-${SLOTS[slot].chain}`;
+}
+
+/** The rules before those of services: it accepts redirected packets only, and only first packets pass the comparisons. */
+const NON_LOCAL_RULES = [
+  '-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN',
+  '-m conntrack ! --ctstate DNAT -j RETURN',
+];
+
+/** Names of chains that mark those of a prefix as ours. kube-proxy has none. */
+const markPrefix = (prefix: string): string => `KPNG-${prefix}-`;
+
+/** An empty chain that names the owner. */
+const ownerChain = ({ prefix, config }: RuleContext): string => markPrefix(prefix) + config.owner;
+
+const TRIAL = 'TRIAL';
+
+export function comment(text: string): string {
+  return `-m comment --comment "${text}"`;
+}
+
+/** New connections that have not been redirected to a proxy port. */
+const UNLED = '-m conntrack ! --ctstate ESTABLISHED,RELATED,DNAT';
+/** Packets to the networks with node ports, by a rule for each. */
+const NODE = 'NODE -m addrtype --dst-type LOCAL';
+
+const PORTALS = comment('handle ClusterIPs; NOTE: this must be before the NodePort rules');
+const NODE_PORTS = comment(
+  'handle service NodePorts; NOTE: this must be the last rule in the chain',
+);
+const NON_LOCAL = comment('Ensure that non-local NodePort traffic can flow');
+const PROXY_PORTS = comment('refuse what comes to proxy ports directly');
+const REFUSED = comment('refuse service ports without endpoints');
+
+/** In the order in which they are written: of those inserted into a chain, the last one comes first. */
+const JUMPS: Readonly<Record<Table, readonly string[]>> = {
+  filter: [
+    `-I OUTPUT ${NODE} ${UNLED} ${REFUSED} -j NODEPORT-REJECT`,
+    `-I INPUT ${NODE} ${UNLED} ${REFUSED} -j NODEPORT-REJECT`,
+    `-I OUTPUT ${UNLED} ${REFUSED} -j PORTALS-REJECT`,
+    `-I FORWARD ${UNLED} ${REFUSED} -j PORTALS-REJECT`,
+    `-I INPUT ${UNLED} ${REFUSED} -j PORTALS-REJECT`,
+    `-I INPUT ! -i lo ${UNLED} ${PROXY_PORTS} -j PROXY-PORTS`,
+    `-I INPUT ${NON_LOCAL} -j NODEPORT-NON-LOCAL`,
+  ],
+  nat: [
+    `-I OUTPUT ${PORTALS} -j PORTALS-HOST`,
+    `-I PREROUTING ${PORTALS} -j PORTALS-CONTAINER`,
+    `-A PREROUTING ${NODE} ${NODE_PORTS} -j NODEPORT-CONTAINER`,
+    `-A OUTPUT ${NODE} ${NODE_PORTS} -j NODEPORT-HOST`,
+  ],
+};
+
+function jumpLines({ prefix, family, config }: RuleContext, table: Table): string[] {
+  return JUMPS[table].flatMap((line) => {
+    const jump = line.replace('-j ', `-j ${prefix}-`);
+    if (!jump.includes(' NODE ')) return [jump];
+    return config.nodePortNetworks[family].map((network) =>
+      jump.replace(' NODE', network.endsWith('/0') ? '' : ` -d ${network}`),
+    );
+  });
+}
+
+/** The chains of rules with jumps, and their targets. iptables lists matches in a different form. */
+function endsOf(jumps: readonly string[]): string {
+  const ends = jumps.map((rule) => rule.replace(/^(?:-[AI] )?(\S+).* -[jg] (\S+)$/, '$1 $2'));
+  return ends.sort().join();
+}
 
 interface FoundTable {
   /** Rules of other chains that jump to ours, without the leading `-A`. */
@@ -33,12 +143,15 @@ export function findRules(prefix: string, text: string): Found {
   const nothing = (): FoundTable => ({ jumps: [], counts: new Map(), rules: [] });
   const found = { filter: nothing(), nat: nothing() };
   let table: Table | undefined;
+  const isOurs = (chain: string): boolean =>
+    chain.startsWith(markPrefix(prefix)) ||
+    SLOT_ORDER.some((slot) => SLOTS[slot].table === table && chainName(prefix, slot) === chain);
   for (const line of text.split('\n')) {
     if (line.startsWith('*')) table = TABLES.find((name) => line === `*${name}`);
     if (table === undefined) continue;
     const { jumps, counts, rules } = found[table];
     const [, chain] = /^:(\S+)/.exec(line) ?? [];
-    if (chain !== undefined && isOurs(prefix, table, chain)) counts.set(chain, 0);
+    if (chain !== undefined && isOurs(chain)) counts.set(chain, 0);
     if (!line.startsWith('-A ')) continue;
     const [, from = ''] = line.split(' ', 2);
     const count = counts.get(from);
@@ -50,128 +163,121 @@ export function findRules(prefix: string, text: string): Found {
   return found;
 }
 
-function isOurs(prefix: string, table: Table, chain: string): boolean {
-  const isSpecial = chain === trialChain(prefix) || ownerOfChain(prefix, chain) !== undefined;
-  return isSpecial || chainNames(prefix, table).includes(chain);
-}
-
 /** The processes of ours that wrote rules in either table. */
 export function ownersOf(prefix: string, found: Found): readonly string[] {
-  const chains = TABLES.flatMap((table) => [...found[table].counts.keys()]);
-  return [...new Set(chains.flatMap((chain) => ownerOfChain(prefix, chain) ?? []))];
+  const begin = markPrefix(prefix);
+  const marks = TABLES.flatMap((table) => [...found[table].counts.keys()])
+    .filter((chain) => chain.startsWith(begin))
+    .map((chain) => chain.slice(begin.length));
+  return [...new Set(marks)].filter((owner) => owner !== TRIAL);
 }
 
-/** Our chains in a table, and the desired number of rules of each. */
-function wantedCounts(
-  { prefix, family, config }: RuleContext,
-  elements: Elements,
-  table: Table,
-): ReadonlyMap<string, number> {
-  const names = [...chainNames(prefix, table), ownerChain(prefix, config.owner)];
-  const counts = new Map(names.map((name) => [name, 0]));
+type Sets = ReturnType<Elements['bySet']>;
+
+/** Our chains in a table, and their rules in order. */
+function wantedChains(context: RuleContext, sets: Sets, table: Table) {
+  const { prefix, family } = context;
+  const chains = new Map<string, readonly (Element | string)[]>();
   for (const slot of SLOT_ORDER) {
     if (SLOTS[slot].table !== table) continue;
-    const name = chainName(prefix, SLOTS[slot].chain);
-    const more = slot === PRELUDE.slot ? PRELUDE.rules.length : 0;
-    counts.set(name, (counts.get(name) ?? 0) + elements.size(slotName(slot, family)) + more);
+    const name = chainName(prefix, slot);
+    const before = slot === 'non-local' ? NON_LOCAL_RULES : (chains.get(name) ?? []);
+    chains.set(name, [...before, ...(sets.get(slotName(slot, family)) ?? [])]);
   }
-  return counts;
+  return chains.set(ownerChain(context), []);
 }
 
 /** What of the found rules differs, by number, from what was written. */
 export function damageIn(context: RuleContext, elements: Elements, found: Found): string[] {
+  const sets = elements.bySet();
   return TABLES.flatMap((table) => {
     const { counts, jumps } = found[table];
-    const wanted = [...wantedCounts(context, elements, table)];
-    const damaged = wanted.filter(([name, count]) => counts.get(name) !== count);
+    const wanted = [...wantedChains(context, sets, table)];
+    const damaged = wanted.filter(([name, rules]) => counts.get(name) !== rules.length);
+    const areSame = endsOf(jumpLines(context, table)) === endsOf(jumps);
     return [
       ...damaged.map(([name]) => `${name} has other rules`),
-      ...(areSameJumps(jumpLines(context, table), jumps) ? [] : [`${table} has other jumps`]),
+      ...(areSame ? [] : [`${table} has other jumps`]),
     ];
   });
 }
 
 /** Replaces all rules under our names, including those of other processes. Each table changes atomically. */
 export function renderFull(context: RuleContext, elements: Elements, found: Found): string {
+  const sets = elements.bySet();
   return TABLES.map((table) => {
-    const own = wantedCounts(context, elements, table);
+    const own = wantedChains(context, sets, table);
     const { jumps, counts } = found[table];
     return section(table, [
       ...[...own.keys()].map((name) => `:${name} - [0:0]`),
       ...jumps.map((line) => `-D ${line}`),
-      ...[...counts.keys()].filter((name) => !own.has(name)).flatMap(removal),
+      ...removal([...counts.keys()].filter((name) => !own.has(name))),
       ...jumpLines(context, table),
-      ...ruleLines(context, table, elements),
+      ...ruleLines(context, own),
     ]);
   }).join('');
 }
 
 /**
- * Writes the difference. Fails if the chains are gone or belong to another process.
+ * Writes the differences in a family; empty if there are none. Fails if the chains are gone or belong to another process.
  *
  * Rejects are added first and removed last, so that no packet slips through between two tables: redirected packets
  * never match them.
  */
 export function renderDelta(context: RuleContext, changes: readonly ElementChange[]): string {
-  const { prefix, config } = context;
-  const first: string[] = [];
-  const nat: string[] = [];
-  const last: string[] = [];
-  const write = (filter: string[], { set, key }: ElementChange, value: string | undefined) => {
-    if (value === undefined) return;
-    const { table, chain, at } = SLOTS[readSlotName(set).slot];
-    const verb = filter === last ? '-D' : at === 'first' ? '-I' : '-A';
-    const line = `${verb} ${chainName(prefix, chain)} ${ruleText(context, key, value)}`;
-    (table === 'nat' ? nat : filter).push(line);
-  };
-  for (const change of changes) write(last, change, change.before);
-  for (const change of changes) write(first, change, change.after);
-  const owned = `-F ${ownerChain(prefix, config.owner)}`;
-  const part = (table: Table, lines: readonly string[]): string =>
-    lines.length === 0 ? '' : section(table, [owned, ...lines]);
-  return part('filter', first) + part('nat', nat) + part('filter', last);
+  const { prefix, family } = context;
+  const lines = (table: Table, value: 'before' | 'after'): string[] =>
+    changes.flatMap(({ set, key, [value]: text }) => {
+      const slot = set.slice(0, -1) as Slot;
+      if (text === undefined || set !== slotName(slot, family)) return [];
+      if (SLOTS[slot].table !== table) return [];
+      const added = SLOTS[slot].at === 'first' ? '-I' : '-A';
+      const verb = value === 'before' ? '-D' : added;
+      return `${verb} ${chainName(prefix, slot)} ${ruleText(context, key, text)}`;
+    });
+  const part = (table: Table, some: readonly string[]): string =>
+    some.length === 0 ? '' : section(table, [`-F ${ownerChain(context)}`, ...some]);
+  return [
+    part('filter', lines('filter', 'after')),
+    part('nat', [...lines('nat', 'before'), ...lines('nat', 'after')]),
+    part('filter', lines('filter', 'before')),
+  ].join('');
 }
 
 /** Tests all rules in chains that no rule jumps to, and removes these again. */
 export function renderTrial(context: RuleContext, elements: Elements): string {
   const { prefix } = context;
-  const name = trialChain(prefix);
+  const name = markPrefix(prefix) + TRIAL;
   const own = new RegExp(String.raw`^-[AI] \S+ (.*?)(?: -j ${prefix}-\S+)?$`);
+  const sets = elements.bySet();
   const text = TABLES.map((table) => {
     // Some matches are valid only for some built-in chains, but all are valid here.
-    const lines = [...jumpLines(context, table), ...ruleLines(context, table, elements)];
+    const rules = ruleLines(context, wantedChains(context, sets, table));
+    const lines = [...jumpLines(context, table), ...rules];
     return section(table, [
       `:${name} - [0:0]`,
       ...lines.map((line) => line.replace(own, `-A ${name} $1`)),
     ]);
   });
-  return [...text, ...TABLES.map((table) => section(table, removal(name)))].join('');
+  return [...text, ...TABLES.map((table) => section(table, removal([name])))].join('');
 }
 
 /** Removes the found rules, jumps first. Empty if there are none. */
 export function renderRemoval(found: Found): string {
   return TABLES.map((table) => {
     const { jumps, counts } = found[table];
-    const chains = [...counts.keys()];
-    if (jumps.length + chains.length === 0) return '';
-    return section(table, [
-      ...jumps.map((line) => `-D ${line}`),
-      // All are flushed before any is removed, as they may jump to each other.
-      ...chains.map((name) => `-F ${name}`),
-      ...chains.map((name) => `-X ${name}`),
-    ]);
+    const lines = [...jumps.map((line) => `-D ${line}`), ...removal([...counts.keys()])];
+    return lines.length === 0 ? '' : section(table, lines);
   }).join('');
 }
 
-function ruleLines(context: RuleContext, table: Table, elements: Elements): string[] {
-  const sets = elements.bySet();
-  return SLOT_ORDER.filter((slot) => SLOTS[slot].table === table).flatMap((slot) => {
-    const begin = `-A ${chainName(context.prefix, SLOTS[slot].chain)}`;
-    const rules = sets.get(slotName(slot, context.family)) ?? [];
-    const prelude: readonly string[] = slot === PRELUDE.slot ? PRELUDE.rules : [];
-    const own = rules.map(({ key, value }) => ruleText(context, key, value));
-    return prelude.concat(own).map((rule) => `${begin} ${rule}`);
-  });
+function ruleLines(context: RuleContext, chains: ReturnType<typeof wantedChains>): string[] {
+  return [...chains].flatMap(([name, rules]) =>
+    rules.map((rule) => {
+      const text = typeof rule === 'string' ? rule : ruleText(context, rule.key, rule.value);
+      return `-A ${name} ${text}`;
+    }),
+  );
 }
 
 function ruleText({ family, config }: RuleContext, key: string, value: string): string {
@@ -182,8 +288,9 @@ function ruleText({ family, config }: RuleContext, key: string, value: string): 
   return `${key} -j DNAT --to-destination ${host}:${value}`;
 }
 
-function removal(chain: string): string[] {
-  return [`-F ${chain}`, `-X ${chain}`];
+/** All are flushed before any is removed, as they may jump to each other. */
+function removal(chains: readonly string[]): string[] {
+  return [...chains.map((chain) => `-F ${chain}`), ...chains.map((chain) => `-X ${chain}`)];
 }
 
 function section(table: Table, lines: readonly string[]): string {

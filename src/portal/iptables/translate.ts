@@ -4,7 +4,7 @@ import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import type { Element, RuleCanary, RuleConfig } from '../rules/backend.ts';
 import { type CanaryAddress, createCanary } from '../rules/canary.ts';
 import { networksOf } from '../node-addresses.ts';
-import { chainName, comment, slotName, SLOTS, type Slot } from './chains.ts';
+import { chainName, comment, slotName, type Slot } from './script.ts';
 
 /** Maximum length of a comment, with its final zero: 256 bytes. */
 const MAX_COMMENT = 255;
@@ -28,49 +28,43 @@ function redirectRules(
   { family, portal, proxyPort, drops = false }: Redirect,
 ): Element[] {
   const { address, protocol, port, sourceRanges, clusterClients } = portal;
-  const rules: Element[] = [];
-  const match = (text = name): string =>
-    matching(text, protocol, port) + (address === undefined ? '' : toAddress(address));
-  const add = (slot: Slot, value: string, key = match()): void => {
-    rules.push(rule(slot, family, key, value));
-  };
-  /** A rule for each network of clients; undefined: one for all clients. */
-  const addFrom = (
-    networks: readonly string[] | undefined,
-    slot: Slot,
-    value: string,
-    key = match(),
-  ) => {
-    if (networks === undefined) add(slot, value, key);
-    for (const network of networks ?? []) add(slot, value, `${key} -s ${network}`);
-  };
+  const to = address === undefined ? '' : toAddress(address);
+  /** A rule for each network of clients, or one for all clients. */
+  const rules = (slot: Slot, value: string, networks?: readonly string[], text = name): Element[] =>
+    (networks?.map((network) => ` -s ${network}`) ?? ['']).map((from) =>
+      rule(slot, family, matching(text, protocol, port) + to + from, value),
+    );
+  const refuse = (slot: Slot, networks?: readonly string[]): Element[] =>
+    rules(slot, reject(family, protocol), networks, `${name} has no endpoints`);
+  const dropped = drops ? `${name} has no local endpoints` : name;
   const pods = drops ? networksOf(clusterClients?.networks ?? [], family) : undefined;
-  const refused = match(`${name} has no endpoints`);
-  const dropped = match(`${name} has no local endpoints`);
   const toPort = String(proxyPort);
+  const elements: Element[] = [];
   if (address === undefined) {
-    if (drops) add('nodeport-refuse', '-j DROP', dropped);
-    else if (proxyPort === undefined) add('nodeport-refuse', reject(family, protocol), refused);
-    if (proxyPort === undefined) return rules;
-    addFrom(pods, 'nodeport-container', toPort);
-    add('nodeport-host', toPort);
-    add('non-local', '-j ACCEPT', `${matching(name, protocol, proxyPort)} -m state --state NEW`);
-    return rules;
+    if (drops) elements.push(...rules('nodeport-refuse', '-j DROP', undefined, dropped));
+    else if (proxyPort === undefined) elements.push(...refuse('nodeport-refuse'));
+    if (proxyPort === undefined) return elements;
+    const redirected = `${matching(name, protocol, proxyPort)} -m state --state NEW`;
+    return [
+      ...elements,
+      ...rules('nodeport-container', toPort, pods),
+      ...rules('nodeport-host', toPort),
+      rule('non-local', family, redirected, '-j ACCEPT'),
+    ];
   }
   // With ranges of only the other family, no client is allowed: guard the address.
   const ranges = sourceRanges.length > 0 ? networksOf(sourceRanges, family) : undefined;
   if (proxyPort !== undefined) {
     const inside = pods && ranges ? overlaps(pods, ranges, family) : (pods ?? ranges);
-    addFrom(inside, 'portals-container', toPort);
-    addFrom(ranges, 'portals-host', toPort);
-  } else if (!drops) {
-    addFrom(ranges, ranges ? 'refuse-some' : 'refuse', reject(family, protocol), refused);
+    elements.push(...rules('portals-container', toPort, inside));
+    elements.push(...rules('portals-host', toPort, ranges));
+  } else if (!drops) elements.push(...refuse(ranges ? 'refuse-some' : 'refuse', ranges));
+  if (drops || ranges) elements.push(...rules('refuse', '-j DROP', undefined, dropped));
+  if (drops || ranges || proxyPort === undefined) {
+    elements.push(...rules('nodeport-container-except', '-j RETURN'));
+    elements.push(...rules('nodeport-host-except', '-j RETURN'));
   }
-  if (ranges === undefined && !drops && proxyPort !== undefined) return rules;
-  if (drops || ranges) add('refuse', '-j DROP', drops ? dropped : match());
-  add('nodeport-container-except', '-j RETURN');
-  add('nodeport-host-except', '-j RETURN');
-  return rules;
+  return elements;
 }
 
 /** The networks within one of `a` and one of `b`: of two that overlap, one contains the other. */
@@ -120,7 +114,7 @@ export function iptablesCanary({ owner, families }: RuleConfig, prefix: string):
     // Each chain jumps to the next, and the last one to the proxy port.
     return slots.map((slot, index): Element => {
       const next = slots[index + 1];
-      const jump = next && `-j ${chainName(prefix, SLOTS[next].chain)}`;
+      const jump = next && `-j ${chainName(prefix, next)}`;
       return rule(slot, family, match, jump ?? String(port));
     });
   };

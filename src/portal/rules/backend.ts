@@ -62,14 +62,11 @@ export class Elements implements Iterable<Element> {
   readonly #byOwner = new Map<string, readonly Element[]>();
   /** The last written elements of owners that have changed since. */
   readonly #before = new Map<string, readonly Element[]>();
-  readonly #sizes = new Map<string, number>();
 
   set(owner: string, elements: readonly Element[]): void {
     const before = this.get(owner);
     if (before.length === 0 && elements.length === 0) return;
     if (!this.#before.has(owner)) this.#before.set(owner, before);
-    for (const { set } of before) this.#sizes.set(set, this.size(set) - 1);
-    for (const { set } of elements) this.#sizes.set(set, this.size(set) + 1);
     if (elements.length === 0) this.#byOwner.delete(owner);
     // A copy has no spare capacity.
     else this.#byOwner.set(owner, [...elements]);
@@ -87,22 +84,12 @@ export class Elements implements Iterable<Element> {
     for (const elements of this.#byOwner.values()) yield* elements;
   }
 
-  /** The number of elements of a set, or of all. */
-  size(set?: string): number {
-    if (set !== undefined) return this.#sizes.get(set) ?? 0;
-    return [...this.#sizes.values()].reduce((sum, size) => sum + size, 0);
+  get size(): number {
+    return [...this].length;
   }
 
   bySet(): ReadonlyMap<string, readonly Element[]> {
-    const sets = new Map<string, Element[]>();
-    for (const elements of this.#byOwner.values()) {
-      for (const element of elements) {
-        const list = sets.get(element.set);
-        if (list === undefined) sets.set(element.set, [element]);
-        else list.push(element);
-      }
-    }
-    return sets;
+    return Map.groupBy(this, ({ set }) => set);
   }
 
   /** The differences from the last write. A key may have moved from one owner to another. */
@@ -131,7 +118,7 @@ export class Elements implements Iterable<Element> {
 export type ProbeResult = 'alive' | 'gone' | 'silent';
 
 export interface RuleCanary {
-  /** Opens its ports and returns the elements that redirect to them. Again only after `close`. */
+  /** Opens its ports and returns the elements that redirect to them. Rejects with a KpngError. */
   open(): Promise<Element[]>;
   /** Whether the rules of an owner exist: of this process, or of another one that runs. */
   probe(owner: string): Promise<ProbeResult>;

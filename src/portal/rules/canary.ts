@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { KpngError, messageOf } from '../../errors.ts';
 import { FAMILIES, type Family, WILDCARD } from '../../util/family.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import type { Element, ProbeResult, RuleCanary } from './backend.ts';
@@ -43,8 +44,19 @@ export function createCanary(
       elements(family, { address, port: port + index }, portOf(server)),
     );
   };
+  const close = (): void => {
+    for (const server of servers.splice(0)) server.close();
+  };
   return {
-    open: async () => (await Promise.all(families.map(openIn))).flat(),
+    async open() {
+      try {
+        return (await Promise.all(families.map(openIn))).flat();
+      } catch (cause) {
+        close();
+        const message = `opening the canary's port: ${messageOf(cause)}`;
+        throw new KpngError('KPNG_PORTAL_FAILED', message, { cause });
+      }
+    },
     async probe(asked) {
       const isOwn = asked === owner;
       const places = families.flatMap((family) => {
@@ -57,9 +69,7 @@ export function createCanary(
       if (results.includes('gone')) return 'gone';
       return results.includes('silent') ? 'silent' : 'alive';
     },
-    close() {
-      for (const server of servers.splice(0)) server.close();
-    },
+    close,
   };
 }
 

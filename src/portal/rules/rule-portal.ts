@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { KpngError, messageOf } from '../../errors.ts';
+import { KpngError } from '../../errors.ts';
 import { Backoff } from '../../util/backoff.ts';
 import { systemClock, type Clock } from '../../util/clock.ts';
 import { isEqual } from '../../util/compare.ts';
@@ -16,7 +16,7 @@ import {
 } from '../bounds.ts';
 import { portalFailed, portalLost, portalWritten } from '../events.ts';
 import { systemExec, type Exec } from '../exec.ts';
-import { Audit } from '../audit.ts';
+import { audit } from '../audit.ts';
 import {
   bindAddresses,
   hasBridges,
@@ -28,7 +28,7 @@ import type { PortAllocator } from '../proxy-ports.ts';
 import type { BoundPorts, Portal, PortalProblem } from '../portal.ts';
 import { RedirectPlan } from '../redirect-plan.ts';
 import { type Backend, type RuleCanary, type RuleConfig, SHARED_ADDRESS } from './backend.ts';
-import { RuleSet, type Written } from './rule-set.ts';
+import { RuleSet } from './rule-set.ts';
 import { UdpFlows } from './udp-flows.ts';
 
 export interface RulePortalOptions {
@@ -79,10 +79,7 @@ export class RulePortal extends RedirectPlan implements Portal {
   readonly #set: RuleSet;
   readonly #flows: UdpFlows;
   readonly #canary: RuleCanary;
-  readonly #audits: readonly Audit[];
   readonly #retryBackoff: Backoff;
-  /** The proxy ports of `listener` elements. */
-  readonly #sharedPorts: Partial<Record<Family, number>> = {};
   /** Writes must not overlap. */
   readonly #queue = new SerialQueue();
   readonly #closing = new AbortController();
@@ -94,7 +91,8 @@ export class RulePortal extends RedirectPlan implements Portal {
   #removeOnClose: boolean;
   /** When to report that another process has the rules: it may be about to replace this one. */
   #takenReportAt = Infinity;
-  #starting: Promise<void> | undefined;
+  /** What runs since the first write. */
+  #watching: Promise<unknown> | undefined;
 
   /** Throws KPNG_USAGE for an invalid bind address, RangeError for node port addresses. */
   constructor(options: RulePortalOptions, backend: Backend) {
@@ -133,18 +131,6 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.#flows = new UdpFlows({ portal: kind, exec, clock, interfaces, isTransparent });
     this.#canary = options.canary?.(this.#config) ?? backend.canary(this.#config);
     this.#retryBackoff = new Backoff(WRITE_RETRY, random ?? Math.random);
-    const { comparisons, what } = backend;
-    const audit = (policy: AuditPolicy, look: () => Promise<string | undefined>): Audit =>
-      new Audit({ clock, policy, check: () => this.#repairOf(look) });
-    this.#audits = [
-      audit(CANARY_AUDIT, () => this.#lookAtCanary()),
-      ...comparisons.map(({ policy, difference }) =>
-        audit(policy, async () => {
-          const found = await this.#set.difference(this.#config, difference);
-          return found && `${what}: ${found}`;
-        }),
-      ),
-    ];
   }
 
   override problems(): PortalProblem[] {
@@ -156,11 +142,11 @@ export class RulePortal extends RedirectPlan implements Portal {
     return this.#queue.run(async () => {
       const names = [...this.settle(bound)];
       // Before the services, so that its packets do not have to pass all their rules.
-      await this.#openCanary();
+      if (!this.#canaryOpen) this.#set.set('canary', await this.#canary.open());
+      this.#canaryOpen = true;
       for (const name of names) this.#update(name);
       await this.#write();
-      for (const audit of this.#audits) audit.start();
-      this.#starting ??= this.#afterStart?.(this.#closing.signal);
+      this.#watching ??= this.#watch(this.#closing.signal);
     });
   }
 
@@ -174,7 +160,7 @@ export class RulePortal extends RedirectPlan implements Portal {
    */
   async close(): Promise<void> {
     this.#closing.abort();
-    await Promise.all([...this.#audits.map((audit) => audit.close()), this.#starting]);
+    await this.#watching;
     await this.#queue.run(async () => {
       if (!this.#removeOnClose) return;
       await this.#backend.remove(this.#config);
@@ -190,27 +176,11 @@ export class RulePortal extends RedirectPlan implements Portal {
     const proxyPorts = this.proxyPortsOf(name);
     this.#set.set(name, this.#backend.elements(name, redirects, proxyPorts));
     this.#flows.set(name, redirects);
-    // Service ports share these sockets, which therefore need only one element.
+    // TCP service ports share these sockets, which therefore need only one element.
     const { listener } = this.#backend;
     if (listener === undefined) return;
     for (const each of proxyPorts) {
-      const { family, protocol, port } = each;
-      if (protocol !== 'TCP' || this.#sharedPorts[family] === port) continue;
-      this.#set.set(`listener ${family}`, [listener(each)]);
-      this.#sharedPorts[family] = port;
-    }
-  }
-
-  async #openCanary(): Promise<void> {
-    if (this.#canaryOpen) return;
-    try {
-      this.#set.set('canary', await this.#canary.open());
-      this.#canaryOpen = true;
-    } catch (cause) {
-      // Some of its ports may be open.
-      this.#canary.close();
-      const message = `opening the canary's port: ${messageOf(cause)}`;
-      throw new KpngError('KPNG_PORTAL_FAILED', message, { cause });
+      if (each.protocol === 'TCP') this.#set.set(`listener ${each.family}`, [listener(each)]);
     }
   }
 
@@ -218,41 +188,42 @@ export class RulePortal extends RedirectPlan implements Portal {
   async #write(loss?: string): Promise<void> {
     const begin = this.#clock.now();
     const wasTaken = this.#set.taken !== undefined;
-    let written: Written | undefined;
-    try {
-      written = await this.#set.write(this.#config);
-    } catch (error) {
-      // Only a commit is retried by its caller.
-      this.#scheduleRetry();
-      if (this.#set.taken === undefined) {
-        this.#publishLoss(loss);
-        this.#publishFailure(error);
-      } else if (!wasTaken) this.#takenReportAt = this.#clock.now() + TAKEN_REPORT_MS;
-      throw error;
-    }
-    this.#publishLoss(loss);
-    if (this.#set.refused.length === 0) {
+    const [outcome] = await Promise.allSettled([this.#set.write(this.#config)]);
+    const isTaken = this.#set.taken !== undefined;
+    if (loss !== undefined && !isTaken) portalLost.publish({ portal: this.kind, message: loss });
+    // Only a commit is retried by its caller.
+    if (outcome.status === 'rejected' || this.#set.refused.length > 0) {
+      this.#retryAt ??= this.#clock.now() + this.#retryBackoff.next();
+    } else {
       this.#retryAt = undefined;
       this.#retryBackoff.reset();
-    } else {
-      this.#scheduleRetry();
     }
-    if (written === undefined) return;
+    if (outcome.status === 'rejected') {
+      if (!isTaken) this.#publishFailure(outcome.reason);
+      else if (!wasTaken) this.#takenReportAt = this.#clock.now() + TAKEN_REPORT_MS;
+      throw outcome.reason;
+    }
+    if (outcome.value === undefined) return;
     const durationMs = this.#clock.now() - begin;
-    portalWritten.publish({ portal: this.kind, ...written, durationMs });
-    await this.#flows.clear(written.reason, this.#config.targets);
-  }
-
-  #publishLoss(message: string | undefined): void {
-    if (message !== undefined) portalLost.publish({ portal: this.kind, message });
+    portalWritten.publish({ portal: this.kind, ...outcome.value, durationMs });
+    await this.#flows.clear(outcome.value.reason, this.#config.targets);
   }
 
   #publishFailure(error: unknown): void {
     if (error instanceof KpngError) portalFailed.publish({ portal: this.kind, error });
   }
 
-  #scheduleRetry(): void {
-    this.#retryAt ??= this.#clock.now() + this.#retryBackoff.next();
+  /** Looks for damage, and repairs it, until the signal aborts. */
+  #watch(signal: AbortSignal): Promise<unknown> {
+    const watch = (policy: AuditPolicy, look: () => Promise<string | undefined>): Promise<void> =>
+      audit(policy, () => this.#repairOf(look), this.#clock, signal);
+    return Promise.all([
+      watch(CANARY_AUDIT, () => this.#lookAtCanary()),
+      ...this.#backend.comparisons.map(({ policy, difference }) =>
+        watch(policy, () => this.#set.difference(this.#config, difference)),
+      ),
+      this.#afterStart?.(signal),
+    ]);
   }
 
   async #lookAtCanary(): Promise<string | undefined> {
@@ -265,18 +236,17 @@ export class RulePortal extends RedirectPlan implements Portal {
     return undefined;
   }
 
-  /** Looks for damage, and resolves with its repair. A transaction may repair it, or may have caused what was seen. */
+  /** Looks for damage, and resolves with its repair. */
   async #repairOf(
     look: () => Promise<string | undefined>,
   ): Promise<(() => Promise<void>) | undefined> {
     const { transactions } = this.#set;
-    const isCurrent = (): boolean => this.#set.transactions === transactions;
-    if (transactions % 2 === 1) return undefined;
     const damage = await look();
-    if (damage === undefined || !isCurrent()) return undefined;
+    if (damage === undefined) return undefined;
     return () =>
       this.#queue.run(async () => {
-        if (!isCurrent()) return;
+        // A transaction may have repaired it, or may have caused what was seen.
+        if (this.#set.transactions !== transactions) return;
         // A loss is reported once, however often its repair fails.
         const loss = this.#set.doubt() ? damage : undefined;
         this.#readHost();

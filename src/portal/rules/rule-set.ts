@@ -2,12 +2,11 @@ import { KpngError } from '../../errors.ts';
 import { MAX_TRIALS } from '../bounds.ts';
 import { portalFailed, type PortalWritten } from '../events.ts';
 import type { PortalProblem } from '../portal.ts';
-import { isAboutContent, type ToolError } from '../exec.ts';
+import { isAboutContent, isAccepted, type ToolError } from '../exec.ts';
 import {
   type Backend,
   type Comparison,
   type Element,
-  type ElementChange,
   Elements,
   type RuleConfig,
 } from './backend.ts';
@@ -62,7 +61,7 @@ export class RuleSet {
   #state: State = 'foreign';
   /** The process that writes the rules instead of this one, and the error of all writes meanwhile. */
   taken: { readonly owner: string; readonly error: KpngError } | undefined;
-  /** Counts both the begin and the end of each transaction, so it is odd during one. */
+  /** How many have ended. */
   transactions = 0;
 
   constructor(backend: Backend) {
@@ -101,8 +100,9 @@ export class RuleSet {
     config: RuleConfig,
     compare: Comparison['difference'],
   ): Promise<string | undefined> {
-    const isOurs = this.#state === 'known' && this.taken === undefined;
-    return isOurs ? compare(config, this.#elements) : undefined;
+    if (this.#state !== 'known' || this.taken !== undefined) return undefined;
+    const found = await compare(config, this.#elements);
+    return found && `${this.#backend.what}: ${found}`;
   }
 
   /** Writes the differences; undefined if there are none. Rejects with KPNG_PORTAL_*. */
@@ -118,41 +118,32 @@ export class RuleSet {
   }
 
   async #transact(config: RuleConfig): Promise<Written | undefined> {
+    const elements = this.#elements;
     const isStart = this.#state === 'foreign';
-    const changes = isStart ? [] : this.#elements.changes();
+    const changes = isStart ? [] : elements.changes();
+    let reason: Written['reason'] = isStart ? 'start' : 'repair';
     if (this.#state === 'known') {
       if (changes.length === 0) return undefined;
       // After a failure, the change may or may not have been applied.
       this.#state = 'unknown';
-      try {
-        await this.#unlessTaken(() => this.#backend.change(config, changes, this.#elements));
-        return this.#written('change', changes);
-      } catch (error) {
-        if (!isAboutContent(error)) throw error;
-      }
+      const change = this.#unlessTaken(() => this.#backend.change(config, changes, elements));
+      if (await isAccepted(change)) reason = 'change';
     }
-    await this.#unlessTaken(() => this.#backend.replace(config, this.#elements, !isStart));
-    return isStart
-      ? { ...this.#written('start', []), added: this.#elements.size() }
-      : this.#written('repair', changes);
-  }
-
-  #written(reason: Written['reason'], changes: readonly ElementChange[]): Written {
+    if (reason !== 'change') {
+      await this.#unlessTaken(() => this.#backend.replace(config, elements, !isStart));
+    }
     this.#state = 'known';
-    this.#elements.written();
+    elements.written();
+    if (isStart) return { reason, added: elements.size, removed: 0 };
     const added = changes.filter(({ after }) => after !== undefined).length;
     const removed = changes.filter(({ before }) => before !== undefined).length;
     return { reason, added, removed };
   }
 
   async #unlessTaken(transaction: () => Promise<string | undefined>): Promise<void> {
-    this.transactions += 1;
-    let owner: string | undefined;
-    try {
-      owner = await transaction();
-    } finally {
+    const owner = await transaction().finally(() => {
       this.transactions += 1;
-    }
+    });
     if (owner === undefined) return;
     const { what, apart } = this.#backend;
     const pid = (await findOwner(owner))?.pid;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { type RuleContext } from '../../../src/portal/iptables/chains.ts';
+import { type RuleContext } from '../../../src/portal/iptables/script.ts';
 import {
   findRules,
   renderDelta,

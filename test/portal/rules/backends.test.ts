@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
-import { SLOT_ORDER, slotName } from '../../../src/portal/iptables/chains.ts';
+import { SLOT_ORDER, slotName } from '../../../src/portal/iptables/script.ts';
 import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { KINDS, setName } from '../../../src/portal/nftables/table.ts';
 import {
