@@ -66,7 +66,8 @@ class FakeSockets {
     this.log.push(`+${place}`);
     return {
       boundPort: port,
-      listenSockets: () => [],
+      sessions: () => [],
+      leave() {},
       close: async () => {
         if (!this.#open.has(socket)) return;
         this.log.push(`-${place}`);

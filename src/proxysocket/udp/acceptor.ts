@@ -14,8 +14,9 @@ import type { ListenSpec } from '../spec.ts';
 import { OwnedListener } from '../core/listener.ts';
 import { EndpointIndex } from '../core/endpoint-index.ts';
 import {
-  ClientTable,
+  PairMap,
   type ClientAddress,
+  type SessionClient,
   type EndReason,
   type ListenSocket,
   type ListenSocketOwner,
@@ -58,7 +59,7 @@ export class UdpAcceptor implements SessionHost {
   readonly transport: UdpTransport;
   readonly #idle: IdleQueues<UdpSession>;
   readonly index = new EndpointIndex<UdpSession>();
-  readonly #byBackendAddress = new ClientTable<UdpSession>();
+  readonly #byBackendAddress = new PairMap<string, number, UdpSession>();
   readonly gate: Gate;
   readonly #queues: LimitSignal;
   /** After this, the limit no longer counts as reached. */
@@ -103,7 +104,7 @@ export class UdpAcceptor implements SessionHost {
   begin(
     listenSocket: ListenSocket,
     owner: ServicePort,
-    client: ClientAddress,
+    client: SessionClient,
   ): UdpSession | undefined {
     const from = this.#byBackendAddress.get(client.address, client.port);
     const hops = from === undefined ? 0 : from.hops + 1;
@@ -169,7 +170,7 @@ export class UdpAcceptor implements SessionHost {
     session.local = local;
     session.endpoint.record.connections += 1;
     this.#prove(session);
-    this.#byBackendAddress.add(local, session);
+    this.#byBackendAddress.set(local.address, local.port, session);
     if (udpSessionStarted.hasSubscribers) udpSessionStarted.publish(describe(session));
   }
 
@@ -259,7 +260,8 @@ export class UdpAcceptor implements SessionHost {
     }
     this.#idle.remove(session);
     session.indexed?.remove();
-    if (session.local !== undefined) this.#byBackendAddress.delete(session.local);
+    const { local } = session;
+    if (local !== undefined) this.#byBackendAddress.delete(local.address, local.port);
     session.listenSocket.forget(session);
     if (wasOpen && udpSessionEnded.hasSubscribers) {
       const { datagramsIn, datagramsOut } = session;
@@ -281,14 +283,12 @@ class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwn
   override assign(owner: ServicePort, spec: ListenSpec): void {
     const sameService = this.owner === owner && this.listen.traffic === spec.traffic;
     super.assign(owner, spec);
-    for (const listenSocket of this.#listenSockets()) {
-      const fits = ({ client }: UdpSession) =>
-        sameService && this.admits({ client: client.address });
-      this.host.endAll(listenSocket.all().filter((session) => !fits(session)));
-    }
+    const fits = ({ client }: UdpSession) => sameService && this.admits({ client: client.address });
+    for (const socket of this.sockets)
+      this.host.endAll(socket.sessions().filter((session) => !fits(session)));
   }
 
-  begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined {
+  begin(listenSocket: ListenSocket, client: SessionClient): UdpSession | undefined {
     if (!this.admits({ client: client.address })) {
       this.host.refuse(this.owner, client, 'source');
       return undefined;
@@ -301,11 +301,7 @@ class UdpListener extends OwnedListener<UdpListening> implements ListenSocketOwn
   }
 
   leave(served: ReadonlySet<number>): void {
-    for (const listenSocket of this.#listenSockets()) listenSocket.leave(served);
-  }
-
-  #listenSockets(): ListenSocket[] {
-    return this.sockets.flatMap((socket) => socket.listenSockets());
+    for (const socket of this.sockets) socket.leave(served);
   }
 }
 

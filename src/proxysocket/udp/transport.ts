@@ -19,14 +19,16 @@ export interface UdpTransport {
 }
 
 export interface UdpListening extends Listening {
-  listenSockets(): readonly ListenSocket[];
+  sessions(): UdpSession[];
+  /** See `ListenSocket.leave`. */
+  leave(served: ReadonlySet<number>): void;
 }
 
 export interface ListenSocketOwner {
   readonly host: SessionHost;
   trafficOf(from: ClientIp): Traffic;
   /** Begins a session of this listening socket; undefined, counted and reported, when the client is refused. */
-  begin(listenSocket: ListenSocket, client: ClientAddress): UdpSession | undefined;
+  begin(listenSocket: ListenSocket, client: SessionClient): UdpSession | undefined;
   /** A datagram could not be received or passed on. */
   dropped(): void;
 }
@@ -42,7 +44,7 @@ const NONE_TRIED: readonly BalancerEndpoint[] = [];
 export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   readonly listenSocket: ListenSocket;
   readonly owner: ServicePort;
-  readonly client: ClientAddress;
+  readonly client: SessionClient;
   /** Sessions of this process that its client's datagrams have passed before. */
   hops = 0;
   /** On the engine's clock. Milliseconds. */
@@ -65,7 +67,7 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   constructor(
     listenSocket: ListenSocket,
     owner: ServicePort,
-    client: ClientAddress,
+    client: SessionClient,
     endpoint: BalancerEndpoint,
   ) {
     this.listenSocket = listenSocket;
@@ -148,10 +150,13 @@ export interface SessionHost {
   failed(session: UdpSession, error: Error): void;
 }
 
-/** A listening socket and its clients' sessions. A transport knows how to find those, to read and to close. */
-export abstract class ListenSocket {
+/** A listening socket and its clients' sessions. A transport knows how to make those, to read and to close. */
+export abstract class ListenSocket<S extends UdpSession = UdpSession> implements UdpListening {
+  abstract readonly boundPort: number;
   readonly family: Family;
   readonly owner: ListenSocketOwner;
+  /** By the keys of their clients. */
+  protected readonly known = new PairMap<unknown, unknown, S>();
   #state: 'open' | 'left' | 'closed' = 'open';
 
   constructor(family: Family, owner: ListenSocketOwner) {
@@ -163,17 +168,18 @@ export abstract class ListenSocket {
     return this.owner.trafficOf({ client: client.address });
   }
 
-  /** Makes a session that is found by its client. */
-  abstract newSession(
-    owner: ServicePort,
-    client: ClientAddress,
-    endpoint: BalancerEndpoint,
-  ): UdpSession;
+  newSession(owner: ServicePort, client: SessionClient, endpoint: BalancerEndpoint): UdpSession {
+    const session = this.makeSession(owner, client, endpoint);
+    this.known.set(...client.keys, session);
+    return session;
+  }
 
-  abstract all(): UdpSession[];
+  sessions(): S[] {
+    return [...this.known.values()];
+  }
 
-  forget(session: UdpSession): void {
-    this.remove(session);
+  forget({ client }: UdpSession): void {
+    this.known.delete(...client.keys);
     this.#closeWhenLeft();
   }
 
@@ -191,57 +197,73 @@ export abstract class ListenSocket {
   async close(): Promise<void> {
     if (this.#state !== 'open') return;
     this.#state = 'closed';
-    this.owner.host.endAll(this.all());
+    this.owner.host.endAll(this.sessions());
     await this.closeSocket();
   }
 
-  protected abstract remove(session: UdpSession): void;
-
-  protected abstract isEmpty(): boolean;
+  protected abstract makeSession(
+    owner: ServicePort,
+    client: SessionClient,
+    endpoint: BalancerEndpoint,
+  ): S;
 
   /** Leaves incoming datagrams to other owners of the socket, if it is served; false: it is not. */
   protected abstract stopReading(served: ReadonlySet<number>): boolean;
 
   protected abstract closeSocket(): Promise<void>;
 
+  /** Undefined, counted and reported, when the client is refused. */
+  protected begin(client: SessionClient): S | undefined {
+    return this.owner.begin(this, client) as S | undefined;
+  }
+
   #closeWhenLeft(): void {
-    if (this.#state !== 'left' || !this.isEmpty()) return;
+    if (this.#state !== 'left' || !this.known.isEmpty) return;
     this.#state = 'closed';
     void this.closeSocket();
   }
 }
 
-/** Where a client sends from: the key of its session at a listening socket. */
+/** Where a client sends from. */
 export interface ClientAddress {
   readonly address: string;
   readonly port: number;
 }
 
-/** Values by client address and port. Nested: a joined text would be built and hashed for every datagram. */
-export class ClientTable<V> {
-  readonly #byAddress = new Map<string, Map<number, V>>();
+export interface SessionClient extends ClientAddress {
+  /** Find its session at a listening socket. */
+  readonly keys: readonly [unknown, unknown];
+}
 
-  get(address: string, port: number): V | undefined {
-    return this.#byAddress.get(address)?.get(port);
+/** Values by two keys. Nested: a joined text would be built and hashed for every datagram. */
+export class PairMap<A, B, V> {
+  readonly #maps = new Map<A, Map<B, V>>();
+
+  get(one: A, other: B): V | undefined {
+    return this.#maps.get(one)?.get(other);
   }
 
-  add({ address, port }: ClientAddress, value: V): void {
-    const ports = this.#byAddress.get(address);
-    if (ports === undefined) this.#byAddress.set(address, new Map([[port, value]]));
-    else ports.set(port, value);
+  of(one: A): Iterable<V> {
+    return this.#maps.get(one)?.values() ?? [];
   }
 
-  delete({ address, port }: ClientAddress): void {
-    const ports = this.#byAddress.get(address);
-    ports?.delete(port);
-    if (ports?.size === 0) this.#byAddress.delete(address);
+  set(one: A, other: B, value: V): void {
+    const map = this.#maps.get(one);
+    if (map === undefined) this.#maps.set(one, new Map([[other, value]]));
+    else map.set(other, value);
+  }
+
+  delete(one: A, other: B): void {
+    const map = this.#maps.get(one);
+    map?.delete(other);
+    if (map?.size === 0) this.#maps.delete(one);
   }
 
   get isEmpty(): boolean {
-    return this.#byAddress.size === 0;
+    return this.#maps.size === 0;
   }
 
   *values(): Generator<V> {
-    for (const ports of this.#byAddress.values()) yield* ports.values();
+    for (const map of this.#maps.values()) yield* map.values();
   }
 }

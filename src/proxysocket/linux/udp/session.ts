@@ -2,15 +2,13 @@ import { clientSource } from '../../core/listener.ts';
 import type { EngineLimits } from '../../limits.ts';
 import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type { ServicePort } from '../../core/service-port.ts';
-import { UdpSession, type ClientAddress, type ListenSocket } from '../../udp/transport.ts';
+import { UdpSession, type ListenSocket, type SessionClient } from '../../udp/transport.ts';
 import { INTEREST, type Loop, type Pollable, type TurnEnd } from '../loop.ts';
 import * as k from '../sys/abi.ts';
-import { Datagrams, isFull, type PeerKey, type Recipient, type Sending } from '../sys/datagrams.ts';
+import { Datagrams, isFull, type Recipient, type Sending } from '../sys/datagrams.ts';
 
-export interface LinuxUdpClient extends ClientAddress, Recipient {
-  /** Our source address, where there are several. */
-  readonly asked: PeerKey | undefined;
-}
+/** Its keys: our address that it asked, where there are several, and its own. */
+export type LinuxUdpClient = SessionClient & Recipient;
 
 type ListenSocketWithFd = ListenSocket & { readonly fd: number };
 

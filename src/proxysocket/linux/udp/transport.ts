@@ -4,12 +4,7 @@ import { familyOf, isWildcard } from '../../../util/family.ts';
 import type { ServicePort } from '../../core/service-port.ts';
 import type { EngineLimits } from '../../limits.ts';
 import type { ListenSpec } from '../../spec.ts';
-import {
-  ListenSocket,
-  type ListenSocketOwner,
-  type UdpListening,
-  type UdpTransport,
-} from '../../udp/transport.ts';
+import { ListenSocket, type ListenSocketOwner, type UdpTransport } from '../../udp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
 import { closeListener, openListener, watchListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
@@ -26,12 +21,11 @@ export function linuxUdp(loop: Loop, limits: EngineLimits): UdpTransport {
  * sent to. So on a wildcard address each address that clients ask has sessions of its own, whose answers leave from
  * there.
  */
-class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
+class LinuxListenSocket extends ListenSocket<LinuxUdpSession> implements Pollable {
   readonly boundPort: number;
   readonly fd: number;
   readonly #parts: UdpParts;
   readonly #isWildcard: boolean;
-  readonly #asked = new Map<PeerKey | undefined, Map<PeerKey, LinuxUdpSession>>();
   /** Sessions that have something to send in this event. */
   readonly #touched: LinuxUdpSession[] = [];
 
@@ -42,26 +36,6 @@ class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
     this.#isWildcard = isWildcard(spec.address);
     this.fd = openListener(loop.sys, 'UDP', spec, limits);
     this.boundPort = watchListener(loop, this.fd, this);
-  }
-
-  listenSockets(): readonly LinuxListenSocket[] {
-    return [this];
-  }
-
-  newSession(
-    owner: ServicePort,
-    client: LinuxUdpClient,
-    endpoint: BalancerEndpoint,
-  ): LinuxUdpSession {
-    const session = new LinuxUdpSession(this, owner, client, endpoint, this.#parts);
-    const sessions = this.#asked.get(client.asked);
-    if (sessions === undefined) this.#asked.set(client.asked, new Map([[client.key, session]]));
-    else sessions.set(client.key, session);
-    return session;
-  }
-
-  all(): LinuxUdpSession[] {
-    return [...this.#asked.values()].flatMap((sessions) => Array.from(sessions.values()));
   }
 
   ready(): void {
@@ -83,14 +57,12 @@ class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
     this.#touched.length = 0;
   }
 
-  protected remove({ client }: LinuxUdpSession): void {
-    const sessions = this.#asked.get(client.asked);
-    sessions?.delete(client.key);
-    if (sessions?.size === 0) this.#asked.delete(client.asked);
-  }
-
-  protected isEmpty(): boolean {
-    return this.#asked.size === 0;
+  protected makeSession(
+    owner: ServicePort,
+    client: LinuxUdpClient,
+    endpoint: BalancerEndpoint,
+  ): LinuxUdpSession {
+    return new LinuxUdpSession(this, owner, client, endpoint, this.#parts);
   }
 
   protected stopReading(served: ReadonlySet<number>): boolean {
@@ -113,15 +85,15 @@ class LinuxListenSocket extends ListenSocket implements UdpListening, Pollable {
       return undefined;
     }
     const asked = this.#isWildcard ? requests.destination(slot) : undefined;
-    return this.#asked.get(asked)?.get(key) ?? this.#begin(slot, key, asked);
+    return this.known.get(asked, key) ?? this.#begin(slot, key, asked);
   }
 
   #begin(slot: number, key: PeerKey, asked: PeerKey | undefined): LinuxUdpSession | undefined {
     const { requests } = this.#parts;
-    const [other] = this.#asked.get(asked)?.values() ?? [];
+    const [other] = this.known.of(asked);
     const source =
       asked === undefined ? undefined : (other?.client.source ?? requests.answerControl(slot));
-    const client = { ...requests.senderAddress(slot), key, asked, source };
-    return this.owner.begin(this, client) as LinuxUdpSession | undefined;
+    const client = { ...requests.senderAddress(slot), keys: [asked, key], key, source } as const;
+    return this.begin(client);
   }
 }

@@ -4,7 +4,7 @@ import type { Family } from '../../../util/family.ts';
 import type { ServicePort } from '../../core/service-port.ts';
 import { takeInherited } from '../../core/inherited.ts';
 import type { EngineLimits } from '../../limits.ts';
-import { UdpSession, type ClientAddress, type ListenSocket } from '../../udp/transport.ts';
+import { UdpSession, type ListenSocket, type SessionClient } from '../../udp/transport.ts';
 
 /**
  * `dgram` reports the result of a datagram only through a callback, which costs a tenth of the whole path. So most
@@ -27,7 +27,7 @@ export class NodeUdpSession extends UdpSession {
   constructor(
     listenSocket: ListenSocket,
     owner: ServicePort,
-    client: ClientAddress,
+    client: SessionClient,
     endpoint: BalancerEndpoint,
     front: Socket,
     limits: EngineLimits,

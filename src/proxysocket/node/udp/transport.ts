@@ -9,10 +9,9 @@ import type { EngineContext, ServicePort } from '../../core/service-port.ts';
 import type { EngineLimits } from '../../limits.ts';
 import type { ListenSpec } from '../../spec.ts';
 import {
-  ClientTable,
   ListenSocket,
   type ListenSocketOwner,
-  type ClientAddress,
+  type SessionClient,
   type UdpListening,
   type UdpTransport,
 } from '../../udp/transport.ts';
@@ -124,12 +123,16 @@ class WildcardSockets implements UdpListening {
     this.boundPort = this.#main.boundPort;
   }
 
-  listenSockets(): NodeListenSocket[] {
-    return [this.#main, ...this.#members.values()];
+  sessions(): NodeUdpSession[] {
+    return this.#all.flatMap((each) => each.sessions());
+  }
+
+  leave(served: ReadonlySet<number>): void {
+    for (const each of this.#all) each.leave(served);
   }
 
   async close(): Promise<void> {
-    const all = this.listenSockets();
+    const all = this.#all;
     this.#context.descriptors.release(this.#members.size, 'UDP');
     this.#members.clear();
     this.#onClosed();
@@ -163,13 +166,16 @@ class WildcardSockets implements UdpListening {
     }
     this.isCapped = wanted.size > most;
   }
+
+  get #all(): NodeListenSocket[] {
+    return [this.#main, ...this.#members.values()];
+  }
 }
 
-class NodeListenSocket extends ListenSocket implements UdpListening {
+class NodeListenSocket extends ListenSocket<NodeUdpSession> {
   readonly boundPort: number;
   readonly #socket: Socket;
   readonly #limits: EngineLimits;
-  readonly #sessions = new ClientTable<NodeUdpSession>();
 
   constructor(socket: Socket, family: Family, owner: ListenSocketOwner, limits: EngineLimits) {
     super(family, owner);
@@ -183,31 +189,12 @@ class NodeListenSocket extends ListenSocket implements UdpListening {
     socket.on('error', () => owner.dropped());
   }
 
-  listenSockets(): readonly NodeListenSocket[] {
-    return [this];
-  }
-
-  newSession(
+  protected makeSession(
     owner: ServicePort,
-    client: ClientAddress,
+    client: SessionClient,
     endpoint: BalancerEndpoint,
   ): NodeUdpSession {
-    const [socket, limits] = [this.#socket, this.#limits];
-    const session = new NodeUdpSession(this, owner, client, endpoint, socket, limits);
-    this.#sessions.add(client, session);
-    return session;
-  }
-
-  all(): NodeUdpSession[] {
-    return [...this.#sessions.values()];
-  }
-
-  protected remove(session: NodeUdpSession): void {
-    this.#sessions.delete(session.client);
-  }
-
-  protected isEmpty(): boolean {
-    return this.#sessions.isEmpty;
+    return new NodeUdpSession(this, owner, client, endpoint, this.#socket, this.#limits);
   }
 
   /** `dgram` has no documented way to stop reading and still send. Without this one, the socket closes early. */
@@ -224,19 +211,13 @@ class NodeListenSocket extends ListenSocket implements UdpListening {
     await promise;
   }
 
-  readonly #onMessage = (message: Buffer, remote: RemoteInfo): void => {
-    const session = this.#sessions.get(remote.address, remote.port) ?? this.#begin(remote);
-    session?.forward(message);
+  readonly #onMessage = (message: Buffer, { address, port }: RemoteInfo): void => {
+    const session = this.known.get(address, port);
+    if (session !== undefined) session.forward(message);
+    // Such a client cannot be answered, and `dgram` would throw.
+    else if (port === 0) this.owner.dropped();
+    else this.begin({ address, port, keys: [address, port] })?.forward(message);
   };
-
-  #begin({ address, port }: RemoteInfo): NodeUdpSession | undefined {
-    if (port === 0) {
-      // Such a client cannot be answered, and `dgram` would throw.
-      this.owner.dropped();
-      return undefined;
-    }
-    return this.owner.begin(this, { address, port }) as NodeUdpSession | undefined;
-  }
 }
 
 /**
