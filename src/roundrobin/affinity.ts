@@ -16,11 +16,11 @@ interface AffinityRecord {
   readonly client: string;
   target: Member;
   usedAt: number;
-  inTable: ListNode<AffinityRecord> | undefined;
-  inBudget: ListNode<AffinityRecord> | undefined;
+  /** In its table's order of last use, and in that of all tables. */
+  readonly nodes: ListNode<AffinityRecord>[];
 }
 
-/** Maximum number of clients of several affinity tables; above that, the least recently used one is evicted. */
+/** Clients in order of last use; above the limit, the least recently used one is forgotten. */
 export class AffinityBudget {
   readonly #limit: AffinityLimit;
   readonly #byUse = new LinkedList<AffinityRecord>();
@@ -33,19 +33,19 @@ export class AffinityBudget {
     return this.#byUse.size;
   }
 
-  /** Adds a client; each use has to move it to the end. */
-  join(client: AffinityRecord): ListNode<AffinityRecord> {
-    const node = this.#byUse.add(client);
-    const oldest = this.#byUse.first?.item;
-    if (oldest !== undefined && this.size > this.#limit.maxClients) {
-      oldest.table.forget(oldest);
-      this.#limit.signal?.refused();
-    }
-    return node;
+  get oldest(): AffinityRecord | undefined {
+    return this.#byUse.first?.item;
   }
 
-  leave(node: ListNode<AffinityRecord> | undefined): void {
-    node?.remove();
+  add(record: AffinityRecord): void {
+    record.nodes.push(this.#byUse.add(record));
+    const { oldest } = this;
+    if (oldest === undefined || this.size <= this.#limit.maxClients) return;
+    oldest.table.forget(oldest);
+    this.#limit.signal?.refused();
+  }
+
+  freed(): void {
     this.#limit.signal?.freed(this.size);
   }
 }
@@ -60,16 +60,15 @@ const CLEARED_PER_INSERT = 2;
  */
 export class AffinityTable {
   readonly #records = new Map<string, AffinityRecord>();
-  readonly #byUse = new LinkedList<AffinityRecord>();
-  readonly #budget: AffinityBudget;
-  readonly #limit: AffinityLimit;
+  readonly #own: AffinityBudget;
+  readonly #shared: AffinityBudget;
   /** How long an idle client is remembered. */
   timeoutMs = 0;
 
-  /** `budget`: shared with other tables. */
-  constructor(limit: AffinityLimit, budget: AffinityBudget) {
-    this.#limit = limit;
-    this.#budget = budget;
+  /** `shared`: with other tables. */
+  constructor(limit: AffinityLimit, shared: AffinityBudget) {
+    this.#own = new AffinityBudget(limit);
+    this.#shared = shared;
   }
 
   /** Number of remembered clients, including stale ones. */
@@ -82,7 +81,7 @@ export class AffinityTable {
     const record = this.#records.get(client);
     if (record === undefined) return undefined;
     if (this.#isStale(record, now)) {
-      this.#free(record);
+      this.forget(record);
       return undefined;
     }
     this.#touch(record, now);
@@ -97,28 +96,17 @@ export class AffinityTable {
       return;
     }
     this.clearStale(now, CLEARED_PER_INSERT);
-    const oldest = this.#byUse.first?.item;
-    if (this.#records.size >= this.#limit.maxClients && oldest !== undefined) {
-      this.forget(oldest);
-      this.#limit.signal?.refused();
-    }
-    const record: AffinityRecord = {
-      table: this,
-      client,
-      target,
-      usedAt: now,
-      inTable: undefined,
-      inBudget: undefined,
-    };
+    const record: AffinityRecord = { table: this, client, target, usedAt: now, nodes: [] };
     this.#records.set(client, record);
-    record.inTable = this.#byUse.add(record);
-    record.inBudget = this.#budget.join(record);
+    this.#own.add(record);
+    this.#shared.add(record);
   }
 
   forget(record: AffinityRecord): void {
     this.#records.delete(record.client);
-    record.inTable?.remove();
-    this.#budget.leave(record.inBudget);
+    for (const node of record.nodes) node.remove();
+    this.#own.freed();
+    this.#shared.freed();
   }
 
   /** Forgets all clients; call it before dropping the table. */
@@ -129,9 +117,9 @@ export class AffinityTable {
   /** Drops stale records from the front of the queue, at most `limit` of them. */
   clearStale(now: number, limit = Infinity): void {
     for (let dropped = 0; dropped < limit; dropped += 1) {
-      const oldest = this.#byUse.first?.item;
+      const { oldest } = this.#own;
       if (oldest === undefined || !this.#isStale(oldest, now)) return;
-      this.#free(oldest);
+      this.forget(oldest);
     }
   }
 
@@ -142,12 +130,6 @@ export class AffinityTable {
 
   #touch(record: AffinityRecord, now: number): void {
     record.usedAt = now;
-    record.inTable?.moveLast();
-    record.inBudget?.moveLast();
-  }
-
-  #free(record: AffinityRecord): void {
-    this.forget(record);
-    this.#limit.signal?.freed(this.size);
+    for (const node of record.nodes) node.moveLast();
   }
 }

@@ -22,9 +22,8 @@ export interface RoundRobinOptions {
 
 const TRAFFIC: readonly Traffic[] = ['internal', 'external', 'cluster'];
 
-/** How long an endpoint is skipped after its first, second, ... failure in a row. Milliseconds. */
-export const SKIP_MS = [1000, 2000, 4000, 8000, 16_000] as const;
-/** After any more. */
+/** How long an endpoint is skipped after its first failure; doubled by each one in a row, up to the longest time. */
+const SKIP_MS = 1000;
 const LONGEST_SKIP_MS = 30_000;
 
 const NONE_TRIED: readonly BalancerEndpoint[] = [];
@@ -131,7 +130,6 @@ export class RoundRobinBalancer {
     if (affinity.kind === 'none') {
       this.#affinity?.clear();
       this.#affinity = undefined;
-      affinityLimit.signal?.freed(0);
       return;
     }
     this.#affinity ??= new AffinityTable(affinityLimit, affinityBudget);
@@ -178,7 +176,7 @@ export class RoundRobinBalancer {
     member.record.failed(now, cause);
     if (member.skippedUntil > now) return;
     if (member.failures === 0) this.#failing += 1;
-    member.skippedUntil = now + (SKIP_MS[member.failures] ?? LONGEST_SKIP_MS);
+    member.skippedUntil = now + Math.min(SKIP_MS * 2 ** member.failures, LONGEST_SKIP_MS);
     member.failures += 1;
     for (const traffic of TRAFFIC) member.nodes[traffic]?.moveLast();
   }
