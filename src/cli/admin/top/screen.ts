@@ -311,7 +311,7 @@ function footLine({ services: { matched, total } }: TopData, state: TopState): L
   if (state.typing) return [piece('search: ', 'bold'), piece(`${state.search}▏`)];
   const found = matched === total ? `${total}` : `${matched} of ${total}`;
   const search = state.search === '' ? '' : `   search “${state.search}” (Esc)`;
-  const filter = state.filter === 'all' ? '' : `   only ${state.filter}`;
+  const filter = state.state === 'all' ? '' : `   only ${state.state}`;
   const keys = 'q quit  ? help  / search  f filter  Enter endpoints';
   return [piece(`${keys}   ${found}${search}${filter}`, 'dim')];
 }

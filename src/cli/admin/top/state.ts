@@ -1,20 +1,11 @@
-import {
-  SORT_KEYS,
-  type ServicesQuery,
-  type ServicesView,
-  type SortKey,
-} from '../../../admin/services.ts';
+import type { ServicesQuery, ServicesView, SortKey } from '../../../admin/services.ts';
 import type { ServiceDetails } from '../../../admin/details.ts';
 import type { StatusView } from '../../../admin/standard.ts';
 import { KpngError } from '../../../errors.ts';
 import { noStates } from '../../../observe/service-state.ts';
 
 /** The part of the state of `top` that the user controls. */
-export interface TopState {
-  readonly sort: SortKey;
-  readonly reverse: boolean;
-  readonly filter: ServicesQuery['state'];
-  readonly search: string;
+export interface TopState extends Pick<ServicesQuery, 'sort' | 'reverse' | 'state' | 'search'> {
   /** Whether keys go to the search. */
   readonly typing: boolean;
   /** Index of the selected row. */
@@ -45,21 +36,17 @@ export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
   e: 'errors',
 };
 
-const FILTERS: readonly TopState['filter'][] = ['all', 'traffic', 'problems', 'drained'];
+const FILTERS: readonly TopState['state'][] = ['all', 'traffic', 'problems', 'drained'];
 const MAX_SEARCH = 100;
 
-export function initialState(flags: Readonly<Record<string, unknown>>): TopState {
-  return {
-    sort: SORT_KEYS.find((key) => key === flags['sort']) ?? 'connections',
-    reverse: flags['reverse'] === true,
-    filter: (flags['state'] as TopState['filter'] | undefined) ?? 'all',
-    search: typeof flags['search'] === 'string' ? flags['search'] : '',
-    typing: false,
-    selected: 0,
-    open: undefined,
-    paused: false,
-    help: false,
-  };
+export function initialState({
+  sort = 'connections',
+  reverse = false,
+  state = 'all',
+  search = '',
+}: Partial<ServicesQuery>): TopState {
+  const view = { typing: false, selected: 0, open: undefined, paused: false, help: false };
+  return { sort, reverse, state, search, ...view };
 }
 
 /** Applies a key, which is the text that the terminal sends. Undefined: quit. */
@@ -72,23 +59,26 @@ export function onKey(state: TopState, key: string, screen: OnScreen): TopState 
   if (sort !== undefined) {
     return { ...state, sort, reverse: sort === state.sort && !state.reverse, selected: 0 };
   }
-  const move = MOVES[key]?.(state.selected, screen);
-  if (move === undefined) return { ...state, ...CHANGES[key]?.(state, screen.names) };
-  return { ...state, selected: Math.max(0, Math.min(move, screen.names.length - 1)) };
+  const next = { ...state, ...CHANGES[key]?.(state, screen) };
+  return { ...next, selected: Math.max(0, Math.min(next.selected, screen.names.length - 1)) };
 }
 
 /** Whether a state needs other data than the one before. */
 export function needsData(before: TopState, after: TopState): boolean {
-  const keys = ['sort', 'reverse', 'filter', 'search', 'open', 'paused'] as const;
+  const keys = ['sort', 'reverse', 'state', 'search', 'open', 'paused'] as const;
   return keys.some((key) => before[key] !== after[key]);
 }
 
-type Change = (state: TopState, names: readonly string[]) => Partial<TopState>;
+type Change = (state: TopState, screen: OnScreen) => Partial<TopState>;
 
-const toggleOpen: Change = ({ open, selected }, { [selected]: name }) => ({
+const toggleOpen: Change = ({ open, selected }, { names: { [selected]: name } }) => ({
   open: open === name ? undefined : name,
 });
 const showHelp: Change = () => ({ help: true });
+const up: Change = ({ selected }) => ({ selected: selected - 1 });
+const down: Change = ({ selected }) => ({ selected: selected + 1 });
+const first: Change = () => ({ selected: 0 });
+const last: Change = () => ({ selected: Infinity });
 
 const CHANGES: Readonly<Record<string, Change>> = {
   '\r': toggleOpen,
@@ -96,23 +86,20 @@ const CHANGES: Readonly<Record<string, Change>> = {
   '\u001b': () => ({ open: undefined, search: '', selected: 0 }),
   '/': () => ({ typing: true }),
   R: ({ reverse }) => ({ reverse: !reverse }),
-  f: ({ filter }) => ({ filter: FILTERS[FILTERS.indexOf(filter) + 1] ?? 'all', selected: 0 }),
+  f: ({ state }) => ({ state: FILTERS[FILTERS.indexOf(state) + 1] ?? 'all', selected: 0 }),
   ' ': ({ paused }) => ({ paused: !paused }),
   '?': showHelp,
   h: showHelp,
-};
-
-const MOVES: Readonly<Record<string, (selected: number, screen: OnScreen) => number>> = {
-  '\u001b[A': (selected) => selected - 1,
-  k: (selected) => selected - 1,
-  '\u001b[B': (selected) => selected + 1,
-  j: (selected) => selected + 1,
-  '\u001b[5~': (selected, { height }) => selected - height,
-  '\u001b[6~': (selected, { height }) => selected + height,
-  '\u001b[H': () => 0,
-  g: () => 0,
-  '\u001b[F': (_, { names }) => names.length - 1,
-  G: (_, { names }) => names.length - 1,
+  '\u001b[A': up,
+  k: up,
+  '\u001b[B': down,
+  j: down,
+  '\u001b[5~': ({ selected }, { height }) => ({ selected: selected - height }),
+  '\u001b[6~': ({ selected }, { height }) => ({ selected: selected + height }),
+  '\u001b[H': first,
+  g: first,
+  '\u001b[F': last,
+  G: last,
 };
 
 /** Applies a key to the search. */
@@ -142,27 +129,26 @@ export interface TopData {
 /** Queries the running proxy: an operation and its input. */
 export type CallProxy = (operation: string, input?: Record<string, string>) => Promise<unknown>;
 
-const NOTHING: ServicesView = { total: 0, matched: 0, offset: 0, rows: [], states: noStates() };
-
 /** Maximum number of service ports per request: more than any terminal has lines. */
 const ROWS = '300';
 
-export async function fetchTop(callProxy: CallProxy, state: TopState): Promise<TopData> {
-  const { sort, reverse, filter, search, open } = state;
+export async function fetchTop(callProxy: CallProxy, top: TopState): Promise<TopData> {
+  const { sort, reverse, state, search, open } = top;
   const order = reverse ? 'reverse' : 'normal';
-  const input = { sort, order, state: filter, search, limit: ROWS };
   // A service port that is gone, or unknown to this process, is not an error.
   const orNothing = (error: unknown): undefined => {
     if (!(error instanceof KpngError) || error.code !== 'KPNG_ADMIN_REFUSED') throw error;
   };
-  const [status, services, details] = await Promise.all([
-    callProxy('status') as Promise<StatusView>,
-    callProxy('services', input).catch(orNothing) as Promise<ServicesView | undefined>,
-    open === undefined
-      ? undefined
-      : (callProxy('service', { name: open }).catch(orNothing) as Promise<
-          { services: ServiceDetails[] } | undefined
-        >),
+  const [status, services, found] = await Promise.all([
+    callProxy('status'),
+    callProxy('services', { sort, order, state, search, limit: ROWS }).catch(orNothing),
+    open === undefined ? undefined : callProxy('service', { name: open }).catch(orNothing),
   ]);
-  return { status, services: services ?? NOTHING, details: details?.services[0] };
+  const nothing = { total: 0, matched: 0, offset: 0, rows: [], states: noStates() };
+  const details = found as { readonly services: readonly ServiceDetails[] } | undefined;
+  return {
+    status: status as StatusView,
+    services: (services as ServicesView | undefined) ?? nothing,
+    details: details?.services[0],
+  };
 }
