@@ -85,11 +85,7 @@ export function parse(
     read: (own) => {
       const table = { ...GLOBAL_FLAGS, ...own };
       ignoredFlags(flags, table);
-      const { values } =
-        other.readsSettings === true
-          ? readFlags(flags, table, env, config)
-          : readFlags(flags, table);
-      return values;
+      return readFlags(flags, table, other.readsSettings === true ? env : {}, config).values;
     },
     bindRun: (named, given) =>
       bindRun(readTopic(named.length > 0 ? named : (config?.command ?? [])), given, env, config),

@@ -1,10 +1,10 @@
 import { MAX_ROWS, SORT_KEYS } from '../../admin/services.ts';
 import { SERVICE_STATES } from '../../observe/service-state.ts';
-import { examples, type OtherCommand } from '../command.ts';
+import { type CommandText, examples, type OtherCommand, paragraphs } from '../command.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
 import { choice, duration, integer, text, toggle } from '../flags/kinds.ts';
 import { atMost, usage } from '../flags/read.ts';
-import { flag, group, prose } from '../flags/table.ts';
+import { flag, group } from '../flags/table.ts';
 import { OUTPUT_FORMS } from './layout.ts';
 import type { AdminRequest } from './run.ts';
 
@@ -42,23 +42,21 @@ const ENDPOINT_FLAGS = group('Output', {
   endpoint: flag(text('ip:port'), '')`Only this endpoint, of the named service or of all services.`,
 });
 
-interface AdminText extends Pick<OtherCommand, 'word' | 'summary' | 'flags' | 'examples'> {
-  readonly description: string;
+type Flags = Readonly<Record<string, unknown>>;
+
+interface AdminText extends CommandText {
   /** Arguments after the word, such as `[NAME]`; absent: none. */
   readonly operand?: string;
   /** Throws a usage error if operand and flags contradict each other. Absent: the operation named like the command. */
   readonly request?: (operand: string, flags: Flags) => AdminRequest;
 }
 
-type Flags = Readonly<Record<string, unknown>>;
-
 /** A command that queries a running proxy over its admin socket. */
-function admin({ description, operand, request, ...command }: AdminText): OtherCommand {
+function admin({ operand, request, ...command }: AdminText): OtherCommand {
   const { word, flags: table } = command;
   return {
     ...command,
     forRunningProxy: true,
-    description: [description],
     forms: [operand === undefined ? '[flags]' : `${operand} [flags]`],
     readsSettings: true,
     bind({ operands, read }) {
@@ -83,23 +81,21 @@ function listRequest({ search, state, sort, reverse, limit }: Flags): AdminReque
 }
 
 /** The request of `drain` or `undrain`. */
-function changeRequest(operation: 'drain' | 'undrain', service: string, endpoint: unknown) {
-  const input = { ...(service !== '' && { service }), ...(endpoint !== '' && { endpoint }) };
-  return { operation, input, method: 'POST' } as const;
-}
-
-/** A missing name, or an empty one in a script, must not drain the whole process. */
-function drainRequest(service: string, { endpoint, all }: Flags): AdminRequest {
-  const isNamed = service !== '' || endpoint !== '';
-  if (isNamed && all === true) {
-    throw usage('drain: name a service or an endpoint, or use --all, not both');
-  }
-  if (!isNamed && all !== true) {
-    throw usage(
-      'drain: nothing is named; name a service, an endpoint with --endpoint, or the whole process with --all',
-    );
-  }
-  return changeRequest('drain', service, endpoint);
+function changeRequest(operation: 'drain' | 'undrain') {
+  return (service: string, { endpoint, all }: Flags): AdminRequest => {
+    const isNamed = service !== '' || endpoint !== '';
+    if (isNamed && all === true) {
+      throw usage('drain: name a service or an endpoint, or use --all, not both');
+    }
+    // A missing name, or an empty one in a script, must not drain the whole process.
+    if (operation === 'drain' && !isNamed && all !== true) {
+      throw usage(
+        'drain: nothing is named; name a service, an endpoint with --endpoint, or the whole process with --all',
+      );
+    }
+    const input = { ...(service !== '' && { service }), ...(endpoint !== '' && { endpoint }) };
+    return { operation, input, method: 'POST' };
+  };
 }
 
 export const ADMIN_COMMANDS: readonly OtherCommand[] = (
@@ -107,7 +103,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'status',
       summary: 'Show the health, settings and totals of a running proxy',
-      description: prose`
+      description: paragraphs`
         Exit code 0: the proxy is ready; 1: it is degraded; 2: it is down, or does not answer. The reasons are
         listed.`,
       flags: SHOW_FLAGS,
@@ -116,7 +112,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'services',
       summary: 'List service ports, or show one in detail',
-      description: prose`
+      description: paragraphs`
         Without a name, a line for each service port. With namespace/name[:port], its listeners, endpoints with
         their states, errors by cause and times.`,
       operand: '[NAME]',
@@ -130,7 +126,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'connections',
       summary: 'List open connections and UDP sessions',
-      description: prose`The oldest first. With namespace/name[:port], only those of one service.`,
+      description: paragraphs`The oldest first. With namespace/name[:port], only those of one service.`,
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...LIMIT_FLAGS },
       examples: examples`connections default/web --limit 20 # shows who is connected`,
@@ -139,7 +135,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'top',
       summary: 'Watch service ports in the terminal',
-      description: prose`
+      description: paragraphs`
         A live table of rates, connections, errors and endpoints. Keys: q quits, c r i o e n s sort, / searches,
         Enter shows endpoints, ? explains the rest.`,
       flags: {
@@ -160,7 +156,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'drain',
       summary: 'Stop accepting connections for a service, an endpoint, or the whole process',
-      description: prose`
+      description: paragraphs`
         Open connections continue. A service is namespace/name, or namespace/name:port for one of its ports.
         With --all the whole process drains, as after SIGTERM but without exiting: health and readiness answer
         503 and new clients are refused, until undrain.`,
@@ -176,21 +172,21 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         drain default/web # drains the connections of a service
         drain --endpoint 10.1.2.3:8080 # stops sending clients to an endpoint
         drain --all # refuses all new clients, until undrain`,
-      request: drainRequest,
+      request: changeRequest('drain'),
     },
     {
       word: 'undrain',
       summary: 'Resume what was drained',
-      description: prose`Without a name, all of them.`,
+      description: paragraphs`Without a name, all of them.`,
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
       examples: examples`undrain # resumes everything`,
-      request: (service, { endpoint }) => changeRequest('undrain', service, endpoint),
+      request: changeRequest('undrain'),
     },
     {
       word: 'loglevel',
       summary: 'Show or change the log level',
-      description: prose`LEVEL is a number as for -v. It stays in force until the process exits.`,
+      description: paragraphs`LEVEL is a number as for -v. It stays in force until the process exits.`,
       operand: '[LEVEL]',
       flags: SHOW_FLAGS,
       examples: examples`loglevel 4 # logs the events of every connection`,
@@ -202,7 +198,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'stop',
       summary: 'Stop a running proxy gracefully',
-      description: prose`
+      description: paragraphs`
         Like SIGTERM: open connections have --drain-timeout to end. Returns at once. On Windows it stops a
         process that has no console and is not a service.`,
       flags: SHOW_FLAGS,
@@ -212,7 +208,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
     {
       word: 'dump',
       summary: 'Print the whole state of a running proxy, for a bug report',
-      description: prose`
+      description: paragraphs`
         Contains addresses of services, endpoints and up to 100 clients; review it before you send it.`,
       flags: {
         ...CLIENT_FLAGS,

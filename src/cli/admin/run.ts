@@ -4,7 +4,7 @@ import { KpngError } from '../../errors.ts';
 import { HEALTH_STATES, unreachable } from '../../observe/verdict.ts';
 import type { Streams } from '../command.ts';
 import { print, type OutputForm } from './layout.ts';
-import { type NoAnswer, TEXTS } from './tables.ts';
+import { TEXTS } from './tables.ts';
 
 /** What a command asks of the proxy; `method` is GET by default. */
 export interface AdminRequest extends Partial<Pick<AdminCall, 'method'>> {
@@ -35,16 +35,11 @@ export async function runAdmin(
   const call = { socket, method, operation, input: Object.fromEntries(texts) };
   const isStatus = operation === 'status';
   const value = await callAdmin(call).catch((error: unknown) => {
-    if (isStatus) return noAnswer(error);
-    throw error;
+    const isDown = error instanceof KpngError && error.code === 'KPNG_ADMIN_UNREACHABLE';
+    if (!isStatus || !isDown) throw error;
+    return { health: unreachable(error.message) };
   });
   const lines = (TEXTS[operation as keyof typeof TEXTS] as (value: unknown) => string[])(value);
   await print(value, lines, flags['output'] as OutputForm, terminal.stdout);
   return isStatus ? HEALTH_STATES.indexOf((value as StatusView).health.state) : 0;
-}
-
-/** The status of a proxy that does not answer: a verdict and nothing else. */
-function noAnswer(error: unknown): NoAnswer {
-  if (!(error instanceof KpngError) || error.code !== 'KPNG_ADMIN_UNREACHABLE') throw error;
-  return { health: unreachable(error.message) };
 }

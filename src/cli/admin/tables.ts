@@ -14,9 +14,8 @@ import type { Traffic } from '../../observe/service-state.ts';
 import type { Verdict } from '../../observe/verdict.ts';
 import { pairs, table, type Column, age, atMost, bytes, count, counted } from './layout.ts';
 
-export type NoAnswer = Pick<StatusView, 'health'>;
-
-function statusText(status: StatusView | NoAnswer): string[] {
+/** A proxy that does not answer has nothing but a verdict. */
+function statusText(status: StatusView | Pick<StatusView, 'health'>): string[] {
   if (!('process' in status)) return pairs(healthPairs(status.health));
   const { process: about, proxy, health } = status;
   const next = about.successor;

@@ -64,7 +64,8 @@ export async function runService(
 async function writeDefinition(spec: ServiceSpec): Promise<string> {
   const { name, winsw: folder } = spec;
   const path = join(folder, `${name}.xml`);
-  await makeFolder(folder, () => writeFile(path, winswDefinition(spec)));
+  const definition = winswDefinition(spec);
+  await makeFolder(folder, () => writeFile(path, definition));
   const program = join(folder, `${name}.exe`);
   return `Wrote ${path}. Copy WinSW to ${program}, and run: ${program} install`;
 }
@@ -75,7 +76,6 @@ async function makeFolder(path: string, fill?: () => Promise<void>): Promise<voi
     await mkdir(path, { recursive: true });
     await fill?.();
   } catch (cause) {
-    if (cause instanceof KpngError) throw cause;
     throw wrapperFailed(`creating the folder ${path}: ${messageOf(cause)}`, cause);
   }
 }
@@ -105,13 +105,14 @@ export function findNssm(directory: string): string {
 
 /**
  * What NSSM calls the states of a service: others are PENDING, which is `changing`. `pausing`: the program ended too often,
- * and the wrapper delays its restart. `absent`: there is no service of the name.
+ * and the wrapper delays its restart. SERVICE_ABSENT is ours.
  */
-const STATES = {
-  SERVICE_STOPPED: 'stopped',
-  SERVICE_RUNNING: 'running',
-  SERVICE_PAUSED: 'pausing',
-} as const;
+const STATES: ReadonlyMap<string, string> = new Map([
+  ['SERVICE_ABSENT', 'absent'],
+  ['SERVICE_STOPPED', 'stopped'],
+  ['SERVICE_RUNNING', 'running'],
+  ['SERVICE_PAUSED', 'pausing'],
+]);
 
 /** Interval and limit of the waits for a state. Milliseconds. */
 const POLL_MS = 250;
@@ -140,54 +141,50 @@ function nssm(
     }
   };
 
-  const status = async () => {
+  const status = async (): Promise<string> => {
     const doing = `asking for the service ${name}`;
     const found = await run(doing, 'status', name).catch((error: KpngError) => {
       // NSSM exits with 3 if the service manager does not know the name.
-      if (error.cause instanceof ExecError && error.cause.exitCode === 3) return 'absent' as const;
+      if (error.cause instanceof ExecError && error.cause.exitCode === 3) return 'SERVICE_ABSENT';
       throw error;
     });
-    if (found === 'absent') return found;
     if (/^SERVICE_\w+_PENDING$/.test(found)) return 'changing';
-    if (Object.hasOwn(STATES, found)) return STATES[found as keyof typeof STATES];
+    const state = STATES.get(found);
+    if (state !== undefined) return state;
     throw wrapperFailed(`${doing}: NSSM says ${JSON.stringify(found.slice(0, 200))}`);
   };
 
-  const existing = async () => {
-    const state = await status();
-    if (state === 'absent') throw wrapperFailed(`there is no service ${name}`);
-    return state;
-  };
-
   /** Runs a command and waits for the state, which decides; NSSM's failure only explains. */
-  const bring = async (verb: 'start' | 'stop', timeoutMs: number): Promise<void> => {
+  const bring = async (verb: 'start' | 'stop'): Promise<void> => {
     const isStart = verb === 'start';
+    const wanted = isStart ? 'running' : 'stopped';
+    let state = await status();
+    if (state === 'absent') throw wrapperFailed(`there is no service ${name}`);
+    if (state === wanted) return;
+    let timeoutMs = TIMEOUT_MS;
+    if (!isStart) {
+      // As long as NSSM lets the service drain.
+      const limit = await run(`reading the service ${name}`, 'get', name, 'AppStopMethodConsole');
+      timeoutMs = (Number(limit) || TIMEOUT_MS) + KILL_MS;
+    }
     const doing = `${isStart ? 'starting' : 'stopping'} the service ${name}`;
     const failure = await run(doing, verb, name).then(
       () => undefined,
       (error: KpngError) => error,
     );
     for (const end = clock.now() + timeoutMs; ;) {
-      const state = await status();
-      if (state === (isStart ? 'running' : 'stopped')) return;
+      state = await status();
+      if (state === wanted) return;
       const isOver = isStart && (state === 'stopped' || state === 'pausing');
       if (isOver || clock.now() >= end) {
         const before = failure === undefined ? '' : `${failure.message}; `;
-        const problem = `${before}the service ${name} ${isStart ? 'does not run' : 'has not stopped'}`;
-        throw wrapperFailed(
-          `${problem}, it is ${state}${isStart ? '; see its log file' : ''}`,
-          failure,
-        );
+        const problem = isStart ? 'does not run' : 'has not stopped';
+        const hint = isStart ? '; see its log file' : '';
+        const message = `${before}the service ${name} ${problem}, it is ${state}${hint}`;
+        throw wrapperFailed(message, failure);
       }
       await new Promise<void>((resolve) => clock.setTimer(POLL_MS, resolve));
     }
-  };
-
-  /** Waits as long as NSSM lets the service drain. */
-  const stopFrom = async (state: string): Promise<void> => {
-    if (state === 'absent' || state === 'stopped') return;
-    const limit = await run(`reading the service ${name}`, 'get', name, 'AppStopMethodConsole');
-    await bring('stop', (Number(limit) || TIMEOUT_MS) + KILL_MS);
   };
 
   return {
@@ -209,20 +206,19 @@ function nssm(
     },
 
     async uninstall() {
-      const state = await status();
-      if (state === 'absent') return `There is no service ${name}.`;
-      await stopFrom(state);
+      if ((await status()) === 'absent') return `There is no service ${name}.`;
+      await bring('stop');
       await run(`removing the service ${name}`, 'remove', name, 'confirm');
       return `The service ${name} is removed.`;
     },
 
     async start() {
-      if ((await existing()) !== 'running') await bring('start', TIMEOUT_MS);
+      await bring('start');
       return `The service ${name} is running.`;
     },
 
     async stop() {
-      await stopFrom(await existing());
+      await bring('stop');
       return `The service ${name} has stopped.`;
     },
   };
