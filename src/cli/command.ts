@@ -157,10 +157,8 @@ export interface BoundCommand {
 export interface OtherCommand extends CommandText {
   /** Whether it queries a proxy that runs. */
   readonly forRunningProxy?: true;
-  /** Arguments after the word, for the help text; one entry for each form. Absent: flags. */
+  /** Arguments after the word, for help and completion; one entry for each form. Absent: flags. */
   readonly forms?: readonly string[];
-  /** Words that may follow it, for completion. */
-  readonly next?: readonly string[];
   /** Whether the environment and the configuration file may set its flags. */
   readonly readsSettings?: boolean;
   /** Throws usage errors before any effect. Returns the action, which resolves with the exit code. */

@@ -1,16 +1,16 @@
 import { type CommandText, type Examples, PROGRAM } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
 import { splitLine } from './flags/read.ts';
-import { defaultText, type FlagSpec, type FlagTable, isSwitch } from './flags/table.ts';
-import { ALL_FLAGS, fits, type Topic } from './parse.ts';
+import { defaultText, type FlagSpec, type FlagTable, isSwitch, prose } from './flags/table.ts';
+import { ALL_FLAGS, guessTopic, sinksFor, type Topic } from './parse.ts';
 import { REGISTRY } from './registry.ts';
 
 const WIDTH = 100;
 
-/** A part of a help text: paragraphs, then verbatim lines, then two columns. */
+/** A part of a help text: a paragraph, then verbatim lines, then two columns. */
 export interface HelpSection {
   readonly heading?: string;
-  readonly paragraphs?: readonly string[];
+  readonly text?: string;
   readonly lines?: readonly string[];
   readonly rows?: readonly (readonly [string, string])[];
 }
@@ -30,10 +30,9 @@ export function helpSections({ source, sink, other }: Topic): HelpSection[] {
   }
   if (source === undefined) return rootHelp();
   if (sink === undefined) {
-    const fitting = REGISTRY.sinks.filter((each) => fits(source, each));
-    const forms = fitting.map(({ word }) => `${source.word} ${word} [flags]`);
-    const more = `${PROGRAM} help ${source.word} <backend> lists the flags of a backend as well.`;
-    return [...commandHelp({ ...source, forms }), { paragraphs: [more] }];
+    const forms = sinksFor(source).map(({ word }) => `${source.word} ${word} [flags]`);
+    const text = `${PROGRAM} help ${source.word} <backend> lists the flags of a backend as well.`;
+    return [...commandHelp({ ...source, forms }), { text }];
   }
   const word = `${source.word} ${sink.word}`;
   // The examples of this very command line, or else those of the backend, which show its flags.
@@ -52,9 +51,9 @@ export function helpSections({ source, sink, other }: Topic): HelpSection[] {
 
 function commandHelp(command: CommandText & { readonly forms: readonly string[] }): HelpSection[] {
   return [
-    { paragraphs: [`${PROGRAM} ${command.word}: ${command.summary}.`] },
+    { text: `${PROGRAM} ${command.word}: ${command.summary}.` },
     { heading: 'Usage', lines: command.forms.map((form) => `${PROGRAM} ${form}`) },
-    ...command.description.map((paragraph) => ({ paragraphs: [paragraph] })),
+    ...command.description.map((text) => ({ text })),
     examplesSection(command.examples),
     ...flagSections(command.flags),
   ];
@@ -68,7 +67,7 @@ function rootHelp(): HelpSection[] {
   ): HelpSection => ({ heading, rows: commands.map(({ word, summary }) => [word, summary]) });
   const help = { word: 'help', summary: 'Explain a command: help local to-userspace' };
   return [
-    { paragraphs: [`${PROGRAM}: ${ABOUT}.`] },
+    { text: `${PROGRAM}: ${ABOUT}.` },
     {
       heading: 'Usage',
       lines: [
@@ -77,12 +76,11 @@ function rootHelp(): HelpSection[] {
       ],
     },
     {
-      paragraphs: [
-        'A command line names where the state of the Services comes from and what is done with it. ' +
-          'Flags may stand anywhere after the program’s name: --flag value, --flag=value or, as in ' +
-          'Go, -flag=value. The environment (KPNG_MAX_CONNECTIONS for --max-connections) and then the file of ' +
-          '--config supply what the command line leaves out.',
-      ],
+      text: prose`
+        A command line names where the state of the Services comes from and what is done with it. Flags may
+        stand anywhere after the program’s name: --flag value, --flag=value or, as in Go, -flag=value. The
+        environment (KPNG_MAX_CONNECTIONS for --max-connections) and then the file of --config supply what the
+        command line leaves out.`,
     },
     list('Sources', sources),
     list('Backends', sinks),
@@ -141,10 +139,10 @@ export function flagHelp(spec: FlagSpec<unknown>): string {
     .join(' ');
 }
 
-function sectionText({ heading, paragraphs = [], lines = [], rows = [] }: HelpSection): string {
+function sectionText({ heading, text, lines = [], rows = [] }: HelpSection): string {
   return [
     ...(heading === undefined ? [] : [`${heading}:`]),
-    ...paragraphs.flatMap((paragraph) => wrap(paragraph, WIDTH)),
+    ...(text === undefined ? [] : wrap(text, WIDTH)),
     ...lines.map((line) => `  ${line}`),
     ...columns(rows),
   ].join('\n');
@@ -186,11 +184,12 @@ export function answerQuery(args: readonly string[]): string {
   const current = last === '""' ? '' : last;
   const { words, flags: given } = splitLine(before, ALL_FLAGS);
   const open = given.at(-1);
-  const isOpen = before.at(-1)?.startsWith('-') === true;
-  if (isOpen && open !== undefined && open.text === undefined) {
+  if (before.at(-1)?.startsWith('-') === true && open !== undefined && open.text === undefined) {
     return valuesOf(ALL_FLAGS[open.name], '', current);
   }
-  const flags = flagsOf(words);
+  const named = words[0] === 'help' ? words.slice(1) : words;
+  const topic = guessTopic(named);
+  const flags = flagsOf(topic);
   const [, prefix = '', value = ''] = /^(--?[^=]+=)(.*)$/.exec(current) ?? [];
   if (prefix !== '') {
     const { name = '' } = splitLine([current], ALL_FLAGS).flags[0] ?? {};
@@ -203,7 +202,7 @@ export function answerQuery(args: readonly string[]): string {
     return matching([...all, ['--help', 'Explain the command']], current);
   }
   if (words.at(-1) === 'validate') return FILES;
-  return matching(nextWords(words), current);
+  return matching(topic === undefined ? [] : nextWords(named, topic), current);
 }
 
 function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: string): string {
@@ -217,29 +216,28 @@ function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: 
   );
 }
 
-/** Every flag of a line with these words. */
-function flagsOf(words: readonly string[]): FlagTable {
-  const other = REGISTRY.others.find(({ word }) => word === words[0]);
-  if (other !== undefined) {
-    return other.readsSettings === true ? { ...GLOBAL_FLAGS, ...other.flags } : other.flags;
-  }
-  const named = [...REGISTRY.sources, ...REGISTRY.sinks].filter(({ word }) => words.includes(word));
-  return Object.assign({}, GLOBAL_FLAGS, ...named.map(({ flags }) => flags)) as FlagTable;
+/** Every flag of a line. */
+function flagsOf({ source, sink, other }: Topic = {}): FlagTable {
+  if (other !== undefined && other.readsSettings !== true) return other.flags;
+  return { ...GLOBAL_FLAGS, ...(other ?? source)?.flags, ...sink?.flags };
 }
 
-function nextWords(words: readonly string[]): readonly Candidate[] {
-  const [first, ...rest] = words[0] === 'help' ? words.slice(1) : words;
-  const { sources, sinks, others } = REGISTRY;
-  if (first === undefined) {
+function nextWords(words: readonly string[], topic: Topic): readonly Candidate[] {
+  const { source, sink, other, operands = [] } = topic;
+  const { sources, others } = REGISTRY;
+  if (other !== undefined) {
+    const firsts = (other.forms ?? []).flatMap((form) => form.split(' ')[0]?.split('|') ?? []);
+    const next = operands.length === 0 ? firsts.filter((word) => /^[a-z]/.test(word)) : [];
+    return next.map((word) => [word, '']);
+  }
+  if (source === undefined) {
     return [...[...sources, ...others].map(candidate), ['help', 'Explain a command']];
   }
-  const other = others.find(({ word }) => word === first);
-  if (other !== undefined && rest.length === 0) return (other.next ?? []).map((word) => [word, '']);
-  const source = sources.find(({ word }) => word === first);
-  const isLocal = rest[0] === 'to-local';
-  if (source === undefined || sinks.some(({ word }) => rest.includes(word))) return [];
-  const fitting = sinks.filter((sink) => fits(source, sink));
-  if (isLocal) return fitting.filter(({ scope }) => scope === 'local').map(candidate);
+  if (sink !== undefined) return [];
+  const fitting = sinksFor(source);
+  if (words.includes('to-local')) {
+    return fitting.filter(({ scope }) => scope === 'local').map(candidate);
+  }
   return [['to-local', 'What this node needs of the state'], ...fitting.map(candidate)];
 }
 

@@ -197,7 +197,7 @@ export function readTopic(words: readonly string[]): Topic {
   if (sinkWord === undefined) return { source };
   const sink = sinks.find(({ word }) => word === sinkWord);
   if (sink === undefined) throw unknownSink(sinkWord);
-  if (!fits(source, sink)) {
+  if (!sinksFor(source).includes(sink)) {
     const global = sources.filter(({ scope }) => scope === 'global');
     throw usage(
       `${sink.word} needs the state of the whole cluster, and ${source.word} has that of one node; ` +
@@ -213,8 +213,9 @@ export function readTopic(words: readonly string[]): Topic {
   return { source, sink };
 }
 
-export function fits(source: SourceCommand, sink: SinkCommand): boolean {
-  return source.scope === 'global' || sink.scope === 'local';
+/** The sinks that a source has enough state for. */
+export function sinksFor(source: SourceCommand): readonly SinkCommand[] {
+  return sinks.filter((sink) => source.scope === 'global' || sink.scope === 'local');
 }
 
 /** The words of a topic, for `help`. */
@@ -222,14 +223,18 @@ export function topicWords({ source, sink, other }: Topic): string[] {
   return [other, source, sink].flatMap((command) => command?.word ?? []);
 }
 
+/** The same as `readTopic`; undefined if the words are wrong. */
+export function guessTopic(words: readonly string[]): Topic | undefined {
+  try {
+    return readTopic(words);
+  } catch {
+    return undefined;
+  }
+}
+
 /** The words for `help` about a command line with an error; none if its words are wrong. */
 export function helpWords(argv: readonly string[]): string[] {
-  try {
-    const { words } = splitLine(argv, ALL_FLAGS);
-    return topicWords(readTopic(words));
-  } catch {
-    return [];
-  }
+  return topicWords(guessTopic(splitLine(argv, ALL_FLAGS).words) ?? {});
 }
 
 function unknownCommand(word: string): Error {

@@ -43,7 +43,6 @@ const service: OtherCommand = {
     'install [flags] -- <command line of the service>',
     'start|stop|status|uninstall [flags]',
   ],
-  next: VERBS,
   description: paragraphs`
     Windows runs a program as a service only through a wrapper that speaks to its service manager: NSSM
     (https://nssm.cc) or WinSW. install creates the service or changes it; start and stop wait until the service
@@ -88,7 +87,6 @@ const config: OtherCommand = {
     'validate FILE',
     `print [--output ${OUTPUT_FORMS.join('|')}] [<source> <backend>] [flags]`,
   ],
-  next: ['validate', 'print'],
   description: paragraphs`
     validate reports all errors of a file, and settings without effect. print shows the settings that result
     from the command line, the environment and the file of --config, and where each comes from; with --output
@@ -159,7 +157,6 @@ const completion: OtherCommand = {
   word: 'completion',
   summary: 'Print a script that completes command lines in a shell',
   forms: [SHELLS.join('|')],
-  next: SHELLS,
   description: paragraphs`
     The script asks the program for candidates, so it stays valid when the program is upgraded.`,
   examples: examples`

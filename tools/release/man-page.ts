@@ -51,12 +51,12 @@ export function manPage(registry: Registry, { version, date }: ManPageOptions): 
   return `${lines.join('\n')}\n`;
 }
 
-function section({ heading, paragraphs = [], lines = [], rows = [] }: HelpSection): string[] {
+function section({ heading, text, lines = [], rows = [] }: HelpSection): string[] {
   return [
     `.SH ${(heading === undefined ? 'Description' : heading).toUpperCase()}`,
-    ...paragraphs.map(paragraph),
+    ...(text === undefined ? [] : [paragraph(text)]),
     ...(lines.length === 0 ? [] : ['.nf', ...lines.map(paragraph), '.fi']),
-    ...rows.flatMap(([label, text]) => ['.TP', `.B ${escape(label)}`, paragraph(text)]),
+    ...rows.flatMap(([label, help]) => ['.TP', `.B ${escape(label)}`, paragraph(help)]),
   ];
 }
 

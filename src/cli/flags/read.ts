@@ -224,10 +224,9 @@ export function splitLine(argv: readonly string[], table: FlagTable): SplitLine 
       flags.push({ name: letter.name, written: `--${letter.name}`, text: arg.slice(2) });
     } else {
       const { name, alone } = known.get(written) ?? { name: written, alone: 'true' };
-      const next = inline ?? alone ?? args.shift();
       // A flag with a forgotten value must not consume the next flag. A lone dash and negative numbers are values.
-      const isForgotten = inline === undefined && /^-[^\d.]/.test(next ?? '');
-      const text = isForgotten ? undefined : next;
+      const isForgotten = /^-[^\d.]/.test(args[0] ?? '');
+      const text = inline ?? alone ?? (isForgotten ? undefined : args.shift());
       flags.push({ name, written: dashes === '-' ? `--${name}` : `--${written}`, text });
     }
   }
