@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { parseFlags } from '../../src/client/program.ts';
+import { parseFlags } from '../../src/client/run.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
 

@@ -29,7 +29,7 @@ import { HEADER_TIMEOUT_MS } from '../../src/proxysocket/tcp/connections.ts';
 import { MAX_HEAD_BYTES } from '../../src/proxysocket/tcp/transport.ts';
 import { MAX_HOPS } from '../../src/proxysocket/udp/acceptor.ts';
 import * as api from '../../src/server/limits.ts';
-import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout-program.ts';
+import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout.ts';
 import { DEFAULT_STATE_LIMITS } from '../../src/store/change-set.ts';
 import { DEFAULT_BACKOFF } from '../../src/util/backoff.ts';
 import { formatBytes as size } from '../../src/util/bytes.ts';

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { CalloutSink, type CalloutOptions } from '../../src/sinks/callout.ts';
-import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout-program.ts';
+import { STDERR_TAIL, TERM_GRACE_MS } from '../../src/sinks/callout.ts';
 import { calloutEnded } from '../../src/sinks/events.ts';
 import { stateJson } from '../../src/sinks/json.ts';
 import type { LocalChange } from '../../src/store/local-view.ts';
