@@ -6,6 +6,7 @@
  * escapes.
  */
 import type { Endpoint, Service } from './generated/localv1/api.ts';
+import { escapeAll } from '../util/terminal-text.ts';
 
 /** One line of kpng-json, without the line feed: a service and its endpoints in the given order. */
 export function itemJson(service: Service, endpoints: Iterable<Endpoint>): string {
@@ -122,8 +123,5 @@ const SPECIAL = /[<>&\u2028\u2029]/g;
 
 /** Go escapes characters that could end a script element or, in old JavaScript, a line. */
 function quoted(value: string): string {
-  return JSON.stringify(value).replace(
-    SPECIAL,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return escapeAll(JSON.stringify(value), SPECIAL);
 }

@@ -12,19 +12,22 @@ import {
   followTls,
   isPlaintext,
   LISTEN_TLS_FLAGS,
+  readTls,
   serverContext,
   type TlsFiles,
   type TlsMaterial,
 } from '../util/tls-files.ts';
-import { handshakeFailed, serverLimitReached, tlsFilesChanged } from './events.ts';
+import { handshakeFailed, serverLimitReached, tlsFilesChanged, type Security } from './events.ts';
 import { HANDSHAKE_MS } from './limits.ts';
 import { formatListen, type ListenAddress } from './listen-address.ts';
 import { peerOf, Shares } from './shares.ts';
 
 export interface ListenerOptions {
   readonly address: ListenAddress;
-  /** Undefined: plaintext. */
-  readonly tls: TlsMaterial | undefined;
+  /** None: plaintext. With CAs, clients need a certificate. Changed files count for further connections. */
+  readonly tls: TlsFiles;
+  /** When the files are checked. */
+  readonly clock: Clock | undefined;
   /** At once; each client has a share of them, see `Shares`. */
   readonly maxConnections: number;
   /** A connection is ready for HTTP/2. */
@@ -36,10 +39,11 @@ const SOCKET_MODE = 0o770;
 
 /**
  * Listens on a TCP address or on a unix socket. A stale socket file is replaced; one with a listener, and a file of
- * another kind, are left alone. Fails with a KPNG_ code of `listenCode`.
+ * another kind, are left alone. Fails with a KPNG_ code of `listenCode`, or KPNG_TLS_FILE.
  */
 export async function listen(options: ListenerOptions) {
-  const { address, maxConnections, tls, onConnection } = options;
+  const { address, maxConnections, clock, tls: files, onConnection } = options;
+  const tls = await readTls(files, LISTEN_TLS_FLAGS);
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
   const shares = new Shares(maxConnections);
@@ -75,20 +79,22 @@ export async function listen(options: ListenerOptions) {
   // A connection could not be accepted; Node keeps accepting.
   server.on('error', () => {});
   const ended = new Promise<void>((resolve) => server.once('close', () => resolve()));
+  const unfollow = tls && followTlsFiles(server, files, tls, clock);
+  const security: Security =
+    tls === undefined ? 'plaintext' : tls.ca === undefined ? 'tls' : 'mtls';
   return {
     /** With the real port. */
     address: withRealPort(server, address),
-    /** Uses these files for further handshakes. */
-    replaceTls(tls: TlsMaterial): void {
-      if (server instanceof TlsServer) server.setSecureContext(serverContext(tls));
-    },
+    security,
     /** Stops accepting connections; resolves when the existing ones have ended. Idempotent. */
     async close(): Promise<void> {
       server.close();
       await ended;
+      unfollow?.();
     },
     /** Closes the connections as well. Idempotent. */
     destroy(): void {
+      unfollow?.();
       server.close();
       for (const socket of sockets) socket.destroy();
     },
@@ -155,15 +161,12 @@ function createTlsServer(tls: TlsMaterial, onSecured: (socket: TLSSocket) => voi
   return server;
 }
 
-/**
- * Reloads and reports changed TLS files, for new connections. Invalid files change nothing. Returns a function that
- * ends this.
- */
-export function followTlsFiles(
-  server: { replaceTls(tls: TlsMaterial): void },
+/** Reloads and reports changed TLS files, for new connections. Returns a function that ends this. */
+function followTlsFiles(
+  server: Server,
   files: TlsFiles,
   material: TlsMaterial,
-  clock?: Clock,
+  clock: Clock | undefined,
 ): () => void {
   return followTls({
     files,
@@ -171,7 +174,7 @@ export function followTlsFiles(
     material,
     clock,
     onChanged(material) {
-      server.replaceTls(material);
+      if (server instanceof TlsServer) server.setSecureContext(serverContext(material));
       const crt = material.identity?.crt;
       const validUntil = crt && Date.parse(new X509Certificate(crt).validTo);
       tlsFilesChanged.publish({ error: undefined, validUntil: validUntil || undefined });

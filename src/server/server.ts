@@ -3,11 +3,11 @@ import type { Socket } from 'node:net';
 import { KpngError } from '../errors.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import type { Clock } from '../util/clock.ts';
-import { LISTEN_TLS_FLAGS, readTls, type TlsFiles } from '../util/tls-files.ts';
+import type { TlsFiles } from '../util/tls-files.ts';
 import { serverListening, type ApiName } from './events.ts';
 import { DEFAULT_SERVER_LIMITS, type ServerLimits } from './limits.ts';
 import { formatListen, isExposed, type ListenAddress } from './listen-address.ts';
-import { followTlsFiles, listen } from './listener.ts';
+import { listen } from './listener.ts';
 import { addHealth, addReflection, addWatchService, SERVICES } from './services.ts';
 import { Shares, sharing } from './shares.ts';
 import { Hub } from './watch.ts';
@@ -15,7 +15,7 @@ import { Hub } from './watch.ts';
 export interface ApiServerOptions {
   readonly store: GlobalStore;
   readonly listen: ListenAddress;
-  /** Default: plaintext. With CAs, clients need a certificate. Changed files count for further connections. */
+  /** Default: plaintext. */
   readonly tls?: TlsFiles | undefined;
   /** Which APIs are served. Default: both. */
   readonly apis?: readonly ApiName[] | undefined;
@@ -37,10 +37,9 @@ export interface ApiServer {
 
 /** Starts serving. Fails with a KPNG_LISTEN_ code or KPNG_TLS_FILE. */
 export async function startApiServer(options: ApiServerOptions): Promise<ApiServer> {
-  const { store, clock, tls: files = {} } = options;
+  const { store, clock, tls = {} } = options;
   const apis = options.apis ?? (['local', 'global'] as const);
   const limits = { ...DEFAULT_SERVER_LIMITS, ...options.limits };
-  const tls = await readTls(files, LISTEN_TLS_FLAGS);
   store.history.limit = limits.maxHistory;
   const hub = new Hub();
   const interceptors = [sharing(new Shares(limits.maxWatchers))];
@@ -55,14 +54,13 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
   // Connections come through our own listener, which has more control over sockets than grpc-js.
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   const onConnection = (socket: Socket): void => injector.injectConnection(socket);
-  const listener = await listen({ address: options.listen, tls, maxConnections, onConnection });
-  const { address } = listener;
-  const ends = [store.onChange(() => hub.changed())];
-  if (tls !== undefined) ends.push(followTlsFiles(listener, files, tls, clock));
-  const end = (): void => ends.forEach((each) => each());
+  const accept = { address: options.listen, tls, clock, maxConnections, onConnection };
+  const listener = await listen(accept);
+  const { address, security } = listener;
+  const end = store.onChange(() => hub.changed());
   serverListening.publish({
     address: formatListen(address),
-    security: tls === undefined ? 'plaintext' : tls.ca === undefined ? 'tls' : 'mtls',
+    security,
     exposed: isExposed(address),
   });
   return {

@@ -15,47 +15,31 @@ export interface TypedChannel<T extends object> {
  * channel `hasSubscribers`.
  */
 export function typedChannel<T extends object>(name: string): TypedChannel<T> {
-  const untyped: Channel = channel(`kpng-userspace:${name}`);
-  return untyped as unknown as TypedChannel<T>;
-}
-
-/**
- * Calls `changed` whenever one of the channels gains or loses a subscriber, through this module or through
- * `node:diagnostics_channel` itself. Returns a function that ends this.
- *
- * Node offers no such notification, so this wraps two methods of the channel.
- */
-export function watchSubscribers(
-  channels: readonly TypedChannel<object>[],
-  changed: () => void,
-): () => void {
-  for (const each of channels) {
-    const listeners = watchers.get(each) ?? cover(each);
-    listeners.add(changed);
-  }
-  return () => {
-    for (const each of channels) watchers.get(each)?.delete(changed);
-  };
-}
-
-const watchers = new WeakMap<object, Set<() => void>>();
-
-function cover(watched: TypedChannel<object>): Set<() => void> {
-  const listeners = new Set<() => void>();
-  watchers.set(watched, listeners);
-  for (const name of ['subscribe', 'unsubscribe'] as const) {
-    Object.defineProperty(watched, name, {
+  const made: Channel = channel(`kpng-userspace:${name}`);
+  for (const method of ['subscribe', 'unsubscribe'] as const) {
+    Object.defineProperty(made, method, {
       configurable: true,
-      value(this: object, listener: (message: object) => void) {
+      value(this: Channel, listener: (message: unknown) => void) {
         // A channel changes its prototype with its first and last subscriber.
-        const methods = Object.getPrototypeOf(this) as TypedChannel<object>;
-        const result = methods[name].call(this as TypedChannel<object>, listener);
-        for (const each of listeners) each();
+        const methods = Object.getPrototypeOf(this) as Channel;
+        const result = methods[method].call(this, listener);
+        for (const each of watchers) each();
         return result;
       },
     });
   }
-  return listeners;
+  return made as unknown as TypedChannel<T>;
+}
+
+const watchers = new Set<() => void>();
+
+/**
+ * Calls `changed` whenever a typed channel may have gained or lost a subscriber, through this module or through
+ * `node:diagnostics_channel` itself, which offers no such notification. Returns a function that ends this.
+ */
+export function watchSubscribers(changed: () => void): () => void {
+  watchers.add(changed);
+  return () => watchers.delete(changed);
 }
 
 /** Subscriptions to several channels that end together. */

@@ -3,8 +3,13 @@
  * and format characters, line and paragraph separators. Names come from the network.
  */
 export function escapeControls(text: string): string {
+  return escapeAll(text, CONTROLS);
+}
+
+/** Writes the matches of a global pattern as `\uXXXX`. */
+export function escapeAll(text: string, pattern: RegExp): string {
   const escape = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
-  return text.replace(CONTROLS, (found) => found.split('').map(escape).join(''));
+  return text.replace(pattern, (found) => found.split('').map(escape).join(''));
 }
 
 /** The same for text with several lines; keeps the line breaks. */

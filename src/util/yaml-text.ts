@@ -1,4 +1,5 @@
 /** Values of files as text. */
+import { escapeAll } from './terminal-text.ts';
 
 /** A text of a file, short enough for a message. */
 export function shorten(text: string): string {
@@ -50,8 +51,5 @@ export function flowText(value: unknown): string {
   // oxlint-disable-next-line typescript/no-base-to-string -- numbers and truth values
   if (typeof value !== 'string') return String(value);
   if (PLAIN.test(value) && !WORDS.test(value)) return value;
-  return JSON.stringify(value.toWellFormed()).replace(
-    UNPRINTABLE,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return escapeAll(JSON.stringify(value.toWellFormed()), UNPRINTABLE);
 }

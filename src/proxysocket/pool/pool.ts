@@ -134,7 +134,7 @@ export class Pool implements Engine {
     });
     this.#ports = new ServicePorts(this.#listeners);
     this.#workers = Array.from({ length: workers }, (_, index) => this.#newWorker(index, workers));
-    this.#unwatch = watchSubscribers(CHANNELS, () => this.#subscribe());
+    this.#unwatch = watchSubscribers(() => this.#subscribe());
     this.#subscribe();
   }
 
