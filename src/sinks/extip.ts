@@ -66,10 +66,7 @@ export class ExtipSink implements LocalSink {
   }
 }
 
-const CANNOT: ReadonlySet<string> = new Set([
-  'KPNG_PORTAL_UNSUPPORTED',
-  'KPNG_PORTAL_TOOL_MISSING',
-]);
+const CANNOT = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
 
 interface ExtipRules {
   readonly text: string;
@@ -108,13 +105,16 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions): Ext
     const ips = addresses(entry.service.ips?.externalIPs, family);
     const [firstIP] = ips;
     if (firstIP === undefined) continue;
-    const endpoints = [...entry.endpoints.values()].filter(isForExternal);
+    // External traffic policies count: external IPs are for clients from outside.
+    const endpoints = [...entry.endpoints.values()].filter(
+      ({ scopes }) => scopes === undefined || scopes.external,
+    );
     for (const endpoint of endpoints) {
       const [address] = addresses(endpoint.ips, family);
-      if (address === undefined) continue;
-      const previous = sources.get(address);
-      if (previous === undefined || collator.compare(firstIP, previous) < 0)
+      const previous = (address && sources.get(address)) ?? firstIP;
+      if (address !== undefined && collator.compare(firstIP, previous) <= 0) {
         sources.set(address, firstIP);
+      }
     }
     const names = new Set(entry.service.ports.map(({ name }) => name));
     for (const port of entry.service.ports) {
@@ -156,11 +156,6 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions): Ext
   const text =
     table('filter', { forward: [...forward] }) + table('nat', { DNAT: dnat, SNAT: snat });
   return { text, any: sources.size > 0, problems };
-}
-
-/** External traffic policies count: external IPs are for clients from outside. */
-function isForExternal({ scopes }: Endpoint): boolean {
-  return scopes === undefined || scopes.external;
 }
 
 function targetOf(

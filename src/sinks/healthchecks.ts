@@ -158,28 +158,23 @@ export class HealthCheckSink implements LocalSink {
 
   /** Problems that keep ports from being tried at all. */
   #openFailures(): KpngError[] {
-    const invalid = [...this.#checks.values()].filter(({ port }) => !isPort(port));
-    const claims = [...this.#claims.values()];
-    const withoutAddress = claims.length > 0 && this.#options.addresses().length === 0;
-    return [
-      ...invalid.map(({ service, port }) => {
+    const hasAddress = this.#claims.size === 0 || this.#options.addresses().length > 0;
+    return [...this.#checks.values()].flatMap((check) => {
+      const { service, port } = check;
+      if (!isPort(port)) {
         const text = `: the health-check node port ${port} is not a port from 1 to 65535`;
         return problemOf(service, 'KPNG_SERVICE_INVALID', text);
-      }),
-      ...claims.flatMap(([holder, ...others]) =>
-        others.map(({ service, port }) => {
-          const text = ` cannot have the health-check node port ${port}: ${holder?.service} has it`;
-          const hint = '; this service gets it when that one releases it';
-          return problemOf(service, 'KPNG_PORTAL_CONFLICT', text + hint);
-        }),
-      ),
-      ...(withoutAddress ? claims : []).flatMap((list) =>
-        list.slice(0, 1).map(({ service, port }) => {
-          const text = `: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
-          return problemOf(service, 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', text);
-        }),
-      ),
-    ];
+      }
+      const holder = this.#claims.get(port)?.[0];
+      if (holder !== check) {
+        const text = ` cannot have the health-check node port ${port}: ${holder?.service} has it`;
+        const hint = '; this service gets it when that one releases it';
+        return problemOf(service, 'KPNG_PORTAL_CONFLICT', text + hint);
+      }
+      if (hasAddress) return [];
+      const text = `: the host has none of the addresses on which the health-check node port ${port} is to be opened`;
+      return problemOf(service, 'KPNG_LISTEN_ADDRESS_NOT_AVAILABLE', text);
+    });
   }
 }
 

@@ -2,6 +2,7 @@ import { open, readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
 import { messageOf, type ErrorCode } from '../errors.ts';
+import { familyOf, isWildcard } from './family.ts';
 import type { HostPort } from './host-port.ts';
 
 const CODES: Readonly<Record<string, ErrorCode>> = {
@@ -80,8 +81,8 @@ async function findSocket(
     const file = await open(join(root, 'net', table));
     try {
       for await (const line of file.readLines({ end: MAX_TABLE, encoding: 'latin1' })) {
-        const [, local = '', user = '', inode = ''] = ROW[target.protocol].exec(line) ?? [];
-        if (conflicts(local, target)) return [inode, user];
+        const [, local = '', state, user = '', inode = ''] = ROW.exec(line) ?? [];
+        if (state === STATES[target.protocol] && conflicts(local, target)) return [inode, user];
       }
     } finally {
       await file.close();
@@ -90,11 +91,10 @@ async function findSocket(
   return undefined;
 }
 
-/** Rows of a table with the state LISTEN (TCP), or of unconnected sockets (UDP): local address, user, inode. */
-const ROW = {
-  TCP: /^ *\d+: (\S+) \S+ 0A \S+ \S+ \S+ +(\d+) +\d+ (\d+)/,
-  UDP: /^ *\d+: (\S+) \S+ 07 \S+ \S+ \S+ +(\d+) +\d+ (\d+)/,
-};
+/** A row of a table: local address, state, user, inode. */
+const ROW = /^ *\d+: (\S+) \S+ (\S+) \S+ \S+ \S+ +(\d+) +\d+ (\d+)/;
+/** The states LISTEN, and that of an unconnected socket. */
+const STATES = { TCP: '0A', UDP: '07' };
 
 /** Whether a socket keeps another one from being bound to that address. */
 function conflicts(local: string, { address, port }: BindAddress): boolean {
@@ -102,11 +102,8 @@ function conflicts(local: string, { address, port }: BindAddress): boolean {
   if (Number.parseInt(digits, 16) !== port) return false;
   const bound = readHex(hex);
   if (bound === undefined) return false;
-  if (address === '' || /^[0:.]+$/.test(address)) {
-    return address === '' || address.includes(':') === bound.includes(':') || bound === '::';
-  }
-  if (bound === '::') return true;
-  if (bound === '0.0.0.0') return !address.includes(':');
+  if (address === '' || bound === '::') return true;
+  if (isWildcard(address) || bound === '0.0.0.0') return familyOf(address) === familyOf(bound);
   return bound === ipaddr.parse(address).toString();
 }
 

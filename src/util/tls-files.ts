@@ -142,10 +142,10 @@ export interface FollowTlsOptions {
  */
 export function followTls(options: FollowTlsOptions): () => void {
   const { files, flags, onChanged, onFailed, clock = systemClock } = options;
+  let { material } = options;
   const stop = new AbortController();
   const { signal } = stop;
   const follow = async (): Promise<void> => {
-    let { material } = options;
     let problem: string | undefined;
     let outdated: string | undefined;
     while (!signal.aborted) {
