@@ -6,6 +6,7 @@
  */
 import { KpngError, messageOf } from '../errors.ts';
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from './generated/globalv1/api.ts';
+import { SHAPES } from './generated/shapes.ts';
 import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1/api.ts';
 import {
   type GlobalEndpointRef,
@@ -14,16 +15,7 @@ import {
   globalServicePath,
   servicePath,
 } from './paths.ts';
-import {
-  checked,
-  ENDPOINT,
-  ENDPOINT_INFO,
-  NODE_INFO,
-  OP_ITEM,
-  SERVICE,
-  SERVICE_INFO,
-  type Shape,
-} from './wire.ts';
+import { checked, type Shape } from './wire.ts';
 
 interface InvalidOp<Target> {
   readonly kind: 'invalid';
@@ -84,7 +76,7 @@ const LOCAL: Readonly<Record<number, EntrySet>> = {
     kind: 'service',
     form: 'namespace/name',
     pattern: /^([^/]+)\/([^/]+)$/,
-    shape: SERVICE,
+    shape: SHAPES['localv1.Service'],
     ref: ([namespace = '', name = '']) => servicePath(namespace, name),
     decode(bytes) {
       const service = Service.decode(bytes);
@@ -96,7 +88,7 @@ const LOCAL: Readonly<Record<number, EntrySet>> = {
     form: 'namespace/service/key',
     // A server may put slashes into the key.
     pattern: /^([^/]+\/[^/]+)\/([^/].*)$/s,
-    shape: ENDPOINT,
+    shape: SHAPES['localv1.Endpoint'],
     ref: ([service, key]) => ({ service, key }),
     decode: (bytes) => [Endpoint.decode(bytes)],
   },
@@ -107,7 +99,7 @@ const GLOBAL: Readonly<Record<number, EntrySet>> = {
     kind: 'service',
     form: 'namespace|name||',
     pattern: /^([^|]+)\|([^|]+)\|\|$/,
-    shape: SERVICE_INFO,
+    shape: SHAPES['globalv1.ServiceInfo'],
     ref: ([namespace = '', name = '']) => servicePath(namespace, name),
     decode(bytes) {
       const { service } = ServiceInfo.decode(bytes);
@@ -118,7 +110,7 @@ const GLOBAL: Readonly<Record<number, EntrySet>> = {
     kind: 'endpoint',
     form: 'namespace|service|source|hash',
     pattern: /^([^|]+)\|([^|]*)\|([^|]*)\|([^|]+)$/,
-    shape: ENDPOINT_INFO,
+    shape: SHAPES['globalv1.EndpointInfo'],
     ref([namespace, serviceName, sourceName, key]) {
       return { namespace, serviceName, sourceName, key };
     },
@@ -131,7 +123,7 @@ const GLOBAL: Readonly<Record<number, EntrySet>> = {
     kind: 'node',
     form: '|name||',
     pattern: /^\|([^|]+)\|\|$/,
-    shape: NODE_INFO,
+    shape: SHAPES['globalv1.NodeInfo'],
     ref: ([name]) => name,
     decode(bytes) {
       const { node } = NodeInfo.decode(bytes);
@@ -155,7 +147,7 @@ function decodeOp(
 ): ChangeOp<AnyOp> | StreamOp {
   let item: OpItem;
   try {
-    item = OpItem.decode(checked(bytes, OP_ITEM));
+    item = OpItem.decode(checked(bytes, SHAPES['localv1.OpItem']));
   } catch (cause) {
     return invalid('An operation cannot be decoded', cause);
   }

@@ -2,6 +2,7 @@ import { Metadata, status, type ServerDuplexStream } from '@grpc/grpc-js';
 import type { ServerHttp2Stream } from 'node:http2';
 import { countFrames, RESET_FRAME } from '../api/frames.ts';
 import { WatchReq } from '../api/generated/localv1/api.ts';
+import { SHAPES } from '../api/generated/shapes.ts';
 import { checked } from '../api/wire.ts';
 import { KpngError, messageOf } from '../errors.ts';
 import { ByteBuffer } from '../util/byte-buffer.ts';
@@ -115,7 +116,7 @@ export class Watch {
     // Requests of the global API have no content, and those of the local one are usually the same as before.
     if (this.#options.api === 'local' && this.#lastRequest?.equals(request) !== true) {
       try {
-        this.#requested = WatchReq.decode(checked(request, { 1: 'text' }));
+        this.#requested = WatchReq.decode(checked(request, SHAPES['localv1.WatchReq']));
       } catch (cause) {
         throw new Refusal(
           status.INVALID_ARGUMENT,
