@@ -1,7 +1,5 @@
-import type { ListenSpec } from '../proxysocket/spec.ts';
 import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { isLoopback } from '../util/host-port.ts';
-import type { Claim } from './claims.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
 import { type Listener, ListenPlan } from './listen-plan.ts';
 import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
@@ -24,15 +22,13 @@ export interface AddressPortalOptions {
   readonly keeper?: AddressKeeper;
 }
 
-export type AddressClaim = Claim & ListenSpec;
-
 /**
  * Lets the engine listen on the service addresses themselves. A keeper, if there is one, adds addresses that the host
  * lacks.
  *
  * Node ports listen on the wildcard address by default, which conflicts with every single address with that port.
  */
-export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
+export class AddressPortal extends ListenPlan implements Portal {
   readonly kind: Portal['kind'] = 'address';
   /** Where proxy ports are, if there are any. */
   protected readonly proxyAddress: string | undefined;
@@ -100,19 +96,20 @@ export class AddressPortal extends ListenPlan<AddressClaim> implements Portal {
     await this.#keeper?.close();
   }
 
-  protected claimsOf({ servicePort: name, portals }: ServicePortPortals): AddressClaim[] {
+  protected claimsOf({ servicePort: name, portals }: ServicePortPortals): readonly PortalSpec[] {
     const isAvailable = this.#nodeAddresses.length > 0;
     this.noteUnavailable(name, isAvailable ? [] : portals.filter(isNodePort));
-    return portals.flatMap((portal) => {
-      const addresses = portal.address === undefined ? this.#nodeAddresses : [portal.address];
-      return addresses.map((address) => claimOf(portal, address));
-    });
+    // Not a copy, as there may be very many service ports.
+    if (!portals.some(isNodePort)) return portals;
+    return portals.flatMap((portal) =>
+      isNodePort(portal) ? this.#nodeAddresses.map((address) => ({ ...portal, address })) : portal,
+    );
   }
 
-  protected listenersOf(_: ServicePortPortals, held: readonly AddressClaim[]): Listener[] {
-    return held.map((claim) => {
-      const { protocol: _, ...listen } = claim;
-      return listen;
+  protected listenersOf(_: ServicePortPortals, held: readonly PortalSpec[]): Listener[] {
+    return held.map(({ address = '', port, traffic, sourceRanges, clusterClients }) => {
+      const ranges = sourceRanges.length > 0 && { sourceRanges };
+      return { address, port, traffic, ...ranges, ...(clusterClients && { clusterClients }) };
     });
   }
 
@@ -135,18 +132,12 @@ function isNodePort({ address }: PortalSpec): boolean {
   return address === undefined;
 }
 
-function claimOf(portal: PortalSpec, address: string): AddressClaim {
-  const { protocol, port, traffic, sourceRanges, clusterClients } = portal;
-  const ranges = sourceRanges.length > 0 && { sourceRanges };
-  return { protocol, address, port, traffic, ...ranges, ...(clusterClients && { clusterClients }) };
-}
-
 /**
  * No portals: each service port listens on one stable proxy port, and the operator redirects traffic there.
  *
  * All traffic counts as internal and source ranges do not apply, as the redirect may hide the client's address.
  */
-export class NonePortal extends ListenPlan<never> implements Portal {
+export class NonePortal extends ListenPlan implements Portal {
   readonly kind = 'none';
   protected readonly lack = '';
   readonly #listener: Listener;

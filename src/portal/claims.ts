@@ -1,52 +1,43 @@
-import type { Protocol } from '../proxysocket/spec.ts';
 import { familyOf, WILDCARD } from '../util/family.ts';
-import { portalText, type PortalProblem } from './portal.ts';
-
-/** An address and port that only one service port can have. */
-export interface Claim {
-  readonly protocol: Protocol;
-  /**
-   * IP literal; `0.0.0.0` and `::` mean every address of that family. Undefined: the node ports of rules, which conflict
-   * only with each other.
-   */
-  readonly address: string | undefined;
-  /** 1 to 65535. */
-  readonly port: number;
-}
+import { type PortalProblem, type PortalSpec, portalText } from './portal.ts';
 
 /** All claims that can conflict: those of one protocol, family and port. */
-interface Bucket<C extends Claim> {
+interface Bucket {
   readonly key: number;
   /** The address that means all addresses. */
   readonly wildcard: string;
   /** Owner by address. */
   readonly holders: Map<string, string>;
   /** Unmet claims, by address and owner. */
-  readonly waiting: Map<string, Map<string, C>>;
+  readonly waiting: Map<string, Map<string, PortalSpec>>;
 }
 
 /** Addresses that were released or claimed. */
-type Touched<C extends Claim> = Map<Bucket<C>, Set<string>>;
+type Touched = Map<Bucket, Set<string>>;
 
 /**
- * The owner of each address and port.
+ * The owner of each address and port, which only one service port can have. A claim without an address is for the node
+ * ports of rules, which conflict only with each other.
  *
  * The wildcard address conflicts with every address with the same port: on Linux the second bind fails. A holder
  * keeps its claim. A free address goes to the first waiting service port by name. An update costs as much as its
  * changes.
  */
-export class ClaimTable<C extends Claim> {
-  readonly #buckets = new Map<number, Bucket<C>>();
-  readonly #claims = new Map<string, readonly C[]>();
-  readonly #contested = new Set<Bucket<C>>();
+export class ClaimTable {
+  readonly #buckets = new Map<number, Bucket>();
+  readonly #claims = new Map<string, readonly PortalSpec[]>();
+  readonly #contested = new Set<Bucket>();
   #unmet = 0;
 
   /**
    * Replaces the claims of owners in `set` and drops those in `remove`; others get released addresses in the same
    * update. Of equal claims of one owner, the first counts. Returns the owners that won a claim.
    */
-  update(set: ReadonlyMap<string, readonly C[]>, remove: Iterable<string>): ReadonlySet<string> {
-    const touched: Touched<C> = new Map();
+  update(
+    set: ReadonlyMap<string, readonly PortalSpec[]>,
+    remove: Iterable<string>,
+  ): ReadonlySet<string> {
+    const touched: Touched = new Map();
     const changed = new Set<string>();
     for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], touched);
     for (const [owner, claims] of set) this.#replace(owner, claims, touched);
@@ -57,9 +48,9 @@ export class ClaimTable<C extends Claim> {
     return changed;
   }
 
-  held(owner: string): readonly C[] {
+  held(owner: string): readonly PortalSpec[] {
     const claims = this.#claims.get(owner) ?? [];
-    const isHeld = (claim: C): boolean =>
+    const isHeld = (claim: PortalSpec): boolean =>
       this.#buckets.get(bucketKey(claim))?.holders.get(addressOf(claim)) === owner;
     return claims.every(isHeld) ? claims : claims.filter(isHeld);
   }
@@ -84,12 +75,12 @@ export class ClaimTable<C extends Claim> {
   }
 
   /** Claims that are added wait until the bucket is settled. */
-  #replace(owner: string, claims: readonly C[], touched: Touched<C>): void {
+  #replace(owner: string, claims: readonly PortalSpec[], touched: Touched): void {
     const before = this.#claims.get(owner) ?? [];
     const after = unique(claims);
     if (after.length > 0) this.#claims.set(owner, after);
     else this.#claims.delete(owner);
-    const touch = (bucket: Bucket<C>, address: string): void => {
+    const touch = (bucket: Bucket, address: string): void => {
       touched.set(bucket, (touched.get(bucket) ?? new Set()).add(address));
     };
     for (const claim of without(before, after)) {
@@ -103,7 +94,7 @@ export class ClaimTable<C extends Claim> {
     for (const claim of without(after, before)) {
       const bucket = this.#bucketOf(claim);
       const address = addressOf(claim);
-      const owners = bucket.waiting.get(address) ?? new Map<string, C>();
+      const owners = bucket.waiting.get(address) ?? new Map<string, PortalSpec>();
       bucket.waiting.set(address, owners.set(owner, claim));
       this.#contested.add(bucket);
       this.#unmet += 1;
@@ -112,7 +103,7 @@ export class ClaimTable<C extends Claim> {
   }
 
   /** Assigns free addresses to the owners that wait for them, by name. */
-  #settle(bucket: Bucket<C>, touched: ReadonlySet<string>, changed: Set<string>): void {
+  #settle(bucket: Bucket, touched: ReadonlySet<string>, changed: Set<string>): void {
     const { wildcard, holders, waiting } = bucket;
     // Every single address waits for the wildcard; the wildcard waits for all of them.
     const all = touched.has(wildcard) ? [...waiting.keys()] : [wildcard, ...touched];
@@ -129,7 +120,7 @@ export class ClaimTable<C extends Claim> {
     }
   }
 
-  #stopWaiting(bucket: Bucket<C>, owner: string, address: string): void {
+  #stopWaiting(bucket: Bucket, owner: string, address: string): void {
     const owners = bucket.waiting.get(address);
     if (owners?.delete(owner) !== true) return;
     if (owners.size === 0) bucket.waiting.delete(address);
@@ -137,7 +128,7 @@ export class ClaimTable<C extends Claim> {
     this.#unmet -= 1;
   }
 
-  #bucketOf(claim: C): Bucket<C> {
+  #bucketOf(claim: PortalSpec): Bucket {
     const key = bucketKey(claim);
     let bucket = this.#buckets.get(key);
     if (bucket === undefined) {
@@ -149,36 +140,36 @@ export class ClaimTable<C extends Claim> {
   }
 }
 
-function unique<C extends Claim>(claims: readonly C[]): readonly C[] {
+function unique(claims: readonly PortalSpec[]): readonly PortalSpec[] {
   if (claims.length < 2) return claims;
   const keys = new Set(claims.map(claimKey));
   if (keys.size === claims.length) return claims;
   return claims.filter((claim) => keys.delete(claimKey(claim)));
 }
 
-function without<C extends Claim>(claims: readonly C[], others: readonly C[]): readonly C[] {
+function without(
+  claims: readonly PortalSpec[],
+  others: readonly PortalSpec[],
+): readonly PortalSpec[] {
   if (claims.length === 0 || others.length === 0) return claims;
   const keys = new Set(others.map(claimKey));
   return claims.filter((claim) => !keys.has(claimKey(claim)));
 }
 
-function claimKey(claim: Claim): string {
+function claimKey(claim: PortalSpec): string {
   return `${claim.protocol} ${addressOf(claim)} ${claim.port}`;
 }
 
-function addressOf({ address }: Claim): string {
+function addressOf({ address }: PortalSpec): string {
   return address ?? 'node';
 }
 
-function bucketKey(claim: Claim): number {
+function bucketKey(claim: PortalSpec): number {
   const family = familyOf(addressOf(claim)) === 6 ? 1 : 0;
   return claim.port * 4 + family * 2 + (claim.protocol === 'TCP' ? 1 : 0);
 }
 
-function holderOf<C extends Claim>(
-  { holders, wildcard }: Bucket<C>,
-  address: string,
-): string | undefined {
+function holderOf({ holders, wildcard }: Bucket, address: string): string | undefined {
   if (address !== wildcard) return holders.get(address) ?? holders.get(wildcard);
   return holders.get(wildcard) ?? holders.values().next().value;
 }

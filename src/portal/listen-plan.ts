@@ -1,6 +1,6 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
 import { isEqual } from '../util/compare.ts';
-import { type Claim, ClaimTable } from './claims.ts';
+import { ClaimTable } from './claims.ts';
 import {
   type BoundPorts,
   type PortalPlan,
@@ -27,13 +27,11 @@ const NONE: readonly never[] = [];
 /**
  * Common to all portals: who has each address, and where the engine listens for it. A listener keeps its proxy port. A
  * port that another program holds is replaced if possible.
- *
- * `C`: what a service port has to have for itself.
  */
-export abstract class ListenPlan<C extends Claim> {
+export abstract class ListenPlan {
   readonly #allocator: PortAllocator;
   readonly #entries = new Map<string, Entry>();
-  readonly #claims = new ClaimTable<C>();
+  readonly #claims = new ClaimTable();
   /** Service ports that lack a proxy port. */
   readonly #waiting = new Set<string>();
   /** Service ports whose proxy port has to be replaced. */
@@ -54,10 +52,13 @@ export abstract class ListenPlan<C extends Claim> {
   protected abstract readonly lack: string;
 
   /** Called for each service port that is set. It reports portals without an address, see `noteUnavailable`. */
-  protected abstract claimsOf(wanted: ServicePortPortals): readonly C[];
+  protected abstract claimsOf(wanted: ServicePortPortals): readonly PortalSpec[];
 
   /** The listeners for the claims that a service port holds. Equal ones are put together. */
-  protected abstract listenersOf(wanted: ServicePortPortals, held: readonly C[]): Listener[];
+  protected abstract listenersOf(
+    wanted: ServicePortPortals,
+    held: readonly PortalSpec[],
+  ): Listener[];
 
   /** Whether a listener of `listenersOf` names no port. */
   protected abstract isOnProxyPort(listener: Listener): boolean;
@@ -152,7 +153,7 @@ export abstract class ListenPlan<C extends Claim> {
     return this.#entries.keys();
   }
 
-  protected held(name: string): readonly C[] {
+  protected held(name: string): readonly PortalSpec[] {
     return this.#claims.held(name);
   }
 
@@ -171,7 +172,7 @@ export abstract class ListenPlan<C extends Claim> {
     this.#touched.add(name);
   }
 
-  #remember(wanted: ServicePortPortals): readonly C[] {
+  #remember(wanted: ServicePortPortals): readonly PortalSpec[] {
     const { servicePort: name } = wanted;
     const protocol = protocolOf(wanted);
     const previous = this.wanted(name);

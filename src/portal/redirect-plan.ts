@@ -34,7 +34,7 @@ type BindAddresses = Readonly<Partial<Record<Family, string>>>;
  * A service port has one listener for each family and kind of traffic, or for each family when all traffic has the
  * same endpoints. A node port and a service address with the same port do not conflict.
  */
-export class RedirectPlan extends ListenPlan<PortalSpec> {
+export class RedirectPlan extends ListenPlan {
   readonly #bindAddresses: BindAddresses;
   readonly #transparent: boolean;
   /** Those that the host has, of an address of a family, and of a node port. */

@@ -54,7 +54,7 @@ t.test('after any steps, each claim has one holder, or a reason', async (t) => {
   holds(
     t,
     fc.property(steps, (all) => {
-      const table = new ClaimTable<PortalSpec>();
+      const table = new ClaimTable();
       const wanted = new Map<string, readonly PortalSpec[]>();
       let before = new Map<string, PortalSpec>();
       const named = (name: string, list: readonly PortalSpec[]) =>
@@ -129,7 +129,7 @@ t.test('redirects go to own listeners, and no port is lost', async (t) => {
 t.test('N2: among new claims the first by name wins, in any order', async (t) => {
   const claims = ['d/x', 'd/y'].map((name) => [name, [portal('nodePort 30080')]] as const);
   for (const set of [claims, claims.toReversed()]) {
-    const table = new ClaimTable<PortalSpec>();
+    const table = new ClaimTable();
     table.update(new Map([...set, ['d/z', [portal('nodePort 30080/UDP')]]]), []);
     t.same(
       ['d/x', 'd/y', 'd/z'].map((name) => table.held(name).length),
@@ -139,7 +139,7 @@ t.test('N2: among new claims the first by name wins, in any order', async (t) =>
 });
 
 t.test('hundreds of thousands of unmet claims do not slow a later update', async (t) => {
-  const table = new ClaimTable<PortalSpec>();
+  const table = new ClaimTable();
   let reads = 0;
   // Looking at a claim means to read its address.
   const counted = (address: string): PortalSpec => ({

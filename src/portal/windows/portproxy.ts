@@ -1,8 +1,7 @@
 /** The portal with `netsh interface portproxy`: its rules, and the netsh commands that change them. */
-import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { KpngError } from '../../errors.ts';
 import { familyOf, isWildcard } from '../../util/family.ts';
-import { type AddressClaim, AddressPortal, type AddressPortalOptions } from '../address.ts';
+import { AddressPortal, type AddressPortalOptions } from '../address.ts';
 import { portalFailed, portalWritten } from '../events.ts';
 import type { Exec } from '../exec.ts';
 import type { Listener } from '../listen-plan.ts';
@@ -10,6 +9,7 @@ import type { PortAllocator } from '../proxy-ports.ts';
 import {
   type BoundPorts,
   type PortalProblem,
+  type PortalSpec,
   portalText,
   type ServicePortPortals,
 } from '../portal.ts';
@@ -163,7 +163,7 @@ export class PortProxyPortal extends AddressPortal {
 
   protected override listenersOf(
     wanted: ServicePortPortals,
-    held: readonly AddressClaim[],
+    held: readonly PortalSpec[],
   ): Listener[] {
     const own = held.filter((claim) => !isRedirected(claim));
     const redirected = held.filter(isRedirected).map((claim) => this.#listenerFor(claim));
@@ -194,7 +194,7 @@ export class PortProxyPortal extends AddressPortal {
     }
   }
 
-  #listenerFor({ traffic }: ListenSpec): Listener {
+  #listenerFor({ traffic }: PortalSpec): Listener {
     return { address: this.proxyAddress, traffic };
   }
 
@@ -205,8 +205,9 @@ export class PortProxyPortal extends AddressPortal {
     return this.held(servicePort).flatMap((claim) => {
       const toPort = isRedirected(claim) ? portOf(this.#listenerFor(claim)) : undefined;
       if (toPort === undefined) return [];
-      const address = isWildcard(claim.address) ? '*' : claim.address;
-      const key = `v${familyOf(claim.address)}tov${familyOf(to)} ${address} ${claim.port}`;
+      const { address = '', port } = claim;
+      const from = isWildcard(address) ? '*' : address;
+      const key = `v${familyOf(address)}tov${familyOf(to)} ${from} ${port}`;
       return [{ key, target: `${to} ${toPort}`, servicePort }];
     });
   }
@@ -225,6 +226,6 @@ export class PortProxyPortal extends AddressPortal {
   }
 }
 
-function isRedirected({ protocol, sourceRanges }: AddressClaim): boolean {
-  return protocol === 'TCP' && sourceRanges === undefined;
+function isRedirected({ protocol, sourceRanges }: PortalSpec): boolean {
+  return protocol === 'TCP' && sourceRanges.length === 0;
 }
