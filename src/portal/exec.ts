@@ -1,5 +1,6 @@
 import { execFile, type ExecFileException } from 'node:child_process';
 import { networkInterfaces } from 'node:os';
+import { promisify } from 'node:util';
 import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
 
 /** A program to run. There is no shell: arguments are passed as they are. */
@@ -36,9 +37,9 @@ export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'outp
 
 interface Ending {
   /** Undefined when it was killed. */
-  readonly exitCode?: number;
-  readonly stdout?: string;
-  readonly stderr?: string;
+  readonly exitCode?: number | undefined;
+  readonly stdout?: string | undefined;
+  readonly stderr?: string | undefined;
   readonly cause?: unknown;
 }
 
@@ -65,7 +66,7 @@ const DEFAULT_TIMEOUT_MS = 30_000;
 const DEFAULT_MAX_OUTPUT = 1024 * 1024;
 
 /** The command as typed in a shell, without its standard input. */
-export function printable({ file, args }: Command): string {
+function printable({ file, args }: Command): string {
   return [file, ...args]
     .map((word) =>
       /^[\w./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`,
@@ -73,39 +74,31 @@ export function printable({ file, args }: Command): string {
     .join(' ');
 }
 
+const run = promisify(execFile);
+
 /** Runs programs of this host, with English messages. */
 export const systemExec: Exec = async (command) => {
-  const { promise, resolve, reject } = Promise.withResolvers<Output>();
   const options = {
     env: { ...process.env, LC_ALL: 'C' },
     timeout: command.timeoutMs ?? DEFAULT_TIMEOUT_MS,
     maxBuffer: command.maxOutput ?? DEFAULT_MAX_OUTPUT,
     killSignal: 'SIGKILL',
   } as const;
-  const fail = (cause: ExecFileException, printed?: Output): void => {
-    const { code, killed = false } = cause;
-    if (typeof code === 'number') {
-      reject(new ExecError('exit', command, { ...printed, exitCode: code }));
-      return;
-    }
+  try {
+    const running = run(command.file, command.args, options);
+    // A program that exits without reading all its input breaks the pipe; its exit code says why.
+    running.child.stdin?.on('error', () => undefined);
+    running.child.stdin?.end(command.stdin);
+    return await running;
+  } catch (cause) {
+    const { code, killed = false, ...printed } = cause as ExecFileException & Partial<Output>;
+    if (typeof code === 'number')
+      throw new ExecError('exit', command, { ...printed, exitCode: code });
     // After a signal, Node sets it to null.
     const other = typeof code === 'string' ? 'system' : 'exit';
     const failure = FAILURES[code ?? ''] ?? (killed ? 'timeout' : other);
-    reject(new ExecError(failure, command, { ...printed, cause }));
-  };
-  try {
-    const child = execFile(command.file, command.args, options, (error, stdout, stderr) => {
-      if (error === null) resolve({ stdout, stderr });
-      else fail(error, { stdout, stderr });
-    });
-    // A program that exits without reading all its input breaks the pipe; its exit code says why.
-    child.stdin?.on('error', () => undefined);
-    child.stdin?.end(command.stdin);
-  } catch (cause) {
-    // Most failures to start are reported to the callback, and a few are thrown.
-    fail(cause as ExecFileException);
+    throw new ExecError(failure, command, { ...printed, cause });
   }
-  return promise;
 };
 
 const FAILURES: Readonly<Record<string, ExecFailure>> = {
@@ -259,18 +252,13 @@ export function dryExec(write: (text: string) => Promise<void>): Exec {
     const { file, args } = command;
     // There is no table of ours yet, and the failure would end a shell that runs the lines.
     if (file === 'nft' && args.includes('list')) throw new ExecError('exit', command);
-    await write(shellText(command));
+    const { stdin } = command;
+    const end = stdin === '' || stdin?.endsWith('\n') === true ? '' : '\n';
+    const input = stdin === undefined ? '' : ` <<'EOF'\n${stdin}${end}EOF`;
+    await write(`${printable(command)}${input}\n`);
     const isListing = file === 'ip' && args.includes('address');
     return { stdout: isListing ? JSON.stringify(links()) : '', stderr: '' };
   };
-}
-
-/** The command with its standard input, for a shell. */
-export function shellText(command: Command): string {
-  const { stdin } = command;
-  if (stdin === undefined) return `${printable(command)}\n`;
-  const body = stdin.endsWith('\n') || stdin === '' ? stdin : `${stdin}\n`;
-  return `${printable(command)} <<'EOF'\n${body}EOF\n`;
 }
 
 /** The interfaces of the host, as `ip -j` lists them. */

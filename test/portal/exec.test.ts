@@ -4,8 +4,6 @@ import {
   type Command,
   dryExec,
   ExecError,
-  printable,
-  shellText,
   systemExec,
   toolFailure,
 } from '../../src/portal/exec.ts';
@@ -78,15 +76,18 @@ t.test('one that takes too long is abandoned even if its child survives', async 
   t.equal(error.failure, 'timeout');
 });
 
-t.test('prints commands as a shell takes them', async (t) => {
-  const args = ['a b', '', "it's", '10.0.0.1/8'];
-  t.equal(printable({ file: 'ip', args }), String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`);
-  t.equal(shellText({ file: 'nft', args: ['list', 'tables'] }), 'nft list tables\n');
-  t.equal(
-    shellText({ file: 'nft', args: ['-f', '-'], stdin: 'a\nb' }),
-    "nft -f - <<'EOF'\na\nb\nEOF\n",
-  );
-  t.equal(shellText({ file: 'x', args: ["it's"], stdin: '' }), `x 'it'\\''s' <<'EOF'\nEOF\n`);
+t.test('a dry run prints commands as a shell takes them', async (t) => {
+  let text = '';
+  const exec = dryExec(async (printed) => void (text = printed));
+  for (const [file, args, stdin, expected] of [
+    ['ip', ['a b', '', "it's", '10.0.0.1/8'], , String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`],
+    ['nft', ['-f', '-'], 'a\nb', "nft -f - <<'EOF'\na\nb\nEOF"],
+    ['x', [], 'a\n', "x <<'EOF'\na\nEOF"],
+    ['x', [], '', "x <<'EOF'\nEOF"],
+  ] as const) {
+    await exec({ file, args, ...(stdin !== undefined && { stdin }) });
+    t.equal(text, `${expected}\n`);
+  }
 });
 
 t.test('a dry run runs nothing, and knows the addresses and interfaces of the host', async (t) => {

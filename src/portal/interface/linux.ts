@@ -33,43 +33,32 @@ export const MARK_METRIC = 27_504;
 /** Marks the interfaces that this program has created. */
 const MARK_ALIAS = 'kpng-userspace';
 
-interface Link {
-  readonly name: string;
-  readonly isUp: boolean;
-  readonly isOurs: boolean;
-  readonly addresses: readonly (HostAddress & Record<'isOurs' | 'isLinkLocal', boolean>)[];
-}
-
 /** The fields used from the JSON of `ip -j -d address show`. */
-interface RawLink {
+interface Link {
   readonly ifname?: string;
   readonly flags?: readonly string[];
   readonly ifalias?: string;
-  readonly addr_info?: readonly {
-    readonly local?: string;
-    readonly prefixlen?: number;
-    readonly metric?: number;
-    readonly scope?: string;
-  }[];
+  readonly addr_info?: readonly LinkAddress[];
 }
 
-/** Parses the output of `ip -j -d address show`. Throws a SyntaxError if it is not JSON. */
-export function readLinks(json: string): Link[] {
-  const raw = JSON.parse(json) as readonly RawLink[];
-  return raw.flatMap(({ ifname, flags = [], ifalias, addr_info: list = [] }) => {
-    if (ifname === undefined) return [];
-    const loopback = flags.includes('LOOPBACK');
-    const addresses = list.flatMap(({ local, prefixlen, metric, scope }) => {
-      if (local === undefined) return [];
-      const isHost = hostNetwork(local) === `${local}/${prefixlen}`;
-      const isOurs = isHost && metric === MARK_METRIC;
-      const address = canonicalAddress(local);
-      return [{ address, loopback, isOurs, isLinkLocal: scope === 'link' }];
-    });
-    const isOurs = ifalias === MARK_ALIAS;
-    return [{ name: ifname, isUp: flags.includes('UP'), isOurs, addresses }];
-  });
+interface LinkAddress {
+  readonly local?: string;
+  readonly prefixlen?: number;
+  readonly metric?: number;
+  readonly scope?: string;
 }
+
+/** Parses the output of `ip -j -d address show`. Throws if it is no list. */
+export function readLinks(json: string): Link[] {
+  return (JSON.parse(json) as Link[]).filter(({ ifname }) => ifname !== undefined);
+}
+
+const isUp = ({ flags }: Link): boolean => flags?.includes('UP') === true;
+
+const isOurLink = ({ ifalias }: Link): boolean => ifalias === MARK_ALIAS;
+
+const isOurs = ({ local = '', prefixlen, metric }: LinkAddress): boolean =>
+  metric === MARK_METRIC && hostNetwork(local) === `${local}/${prefixlen}`;
 
 /** Maximum output of `ip`. A listing has about 160 bytes per address. */
 const MAX_OUTPUT = 64 * 1024 * 1024;
@@ -176,25 +165,23 @@ function checkInterfaceName(name: string): void {
  */
 export async function removeInterfaceAddresses(exec: Exec, name?: string): Promise<string[]> {
   if (name !== undefined) checkInterfaceName(name);
-  const links = await listLinks(exec);
-  const mine = links
-    .filter((link) => name === undefined || link.name === name)
-    .filter(({ isOurs, addresses }) => isOurs || addresses.some((each) => each.isOurs));
-  for (const link of mine) await disposeOf(link, exec);
-  return mine.map((link) => link.name);
-}
-
-async function disposeOf({ name, isOurs, addresses }: Link, exec: Exec): Promise<void> {
-  const ours = addresses.filter((each) => each.isOurs);
-  const isForeign = addresses.some((each) => !each.isOurs && !each.isLinkLocal);
-  const lines =
-    isOurs && !isForeign
-      ? [`link delete dev ${name}`]
-      : ours.map(({ address }) => removal(address, name));
-  const doing = `removing addresses from the interface ${name}`;
-  for (const line of (await runBatch(exec, lines, doing)).values()) {
-    if (!IS_ABSENT.test(line)) throw lineFailure(line, doing);
+  const changed: string[] = [];
+  for (const link of await listLinks(exec)) {
+    const { ifname = '', addr_info: addresses = [] } = link;
+    const ours = addresses.filter(isOurs);
+    if (ifname !== (name ?? ifname) || (!isOurLink(link) && ours.length === 0)) continue;
+    const isForeign = addresses.some((each) => !isOurs(each) && each.scope !== 'link');
+    const lines =
+      isOurLink(link) && !isForeign
+        ? [`link delete dev ${ifname}`]
+        : ours.map(({ local = '' }) => removal(local, ifname));
+    const doing = `removing addresses from the interface ${ifname}`;
+    for (const line of (await runBatch(exec, lines, doing)).values()) {
+      if (!IS_ABSENT.test(line)) throw lineFailure(line, doing);
+    }
+    changed.push(ifname);
   }
+  return changed;
 }
 
 /** Maximum number of addresses queried individually instead of listing all connections. */
@@ -225,18 +212,18 @@ export class LinuxInterface implements InterfaceAddresses {
 
   async open(): Promise<HostListing> {
     let links = await listLinks(this.#exec);
-    const find = (): Link | undefined => links.find(({ name }) => name === this.name);
+    const find = (): Link | undefined => links.find(({ ifname }) => ifname === this.name);
     let link = find();
     if (link === undefined && this.#isForeign) {
       this.#fail('is gone; another program created it and has to restore it');
     }
-    if (link === undefined || (link.isOurs && !link.isUp)) {
+    if (link === undefined || (isOurLink(link) && !isUp(link))) {
       await this.#create();
       links = await listLinks(this.#exec);
       link = find();
     }
-    this.#isForeign = link?.isOurs === false;
-    if (link?.isUp === false) {
+    this.#isForeign = link !== undefined && !isOurLink(link);
+    if (link !== undefined && !isUp(link)) {
       const advice = `bring it up: ip link set dev ${this.name} up`;
       this.#fail(`is down, so its addresses cannot be used; ${advice}`);
     }
@@ -341,12 +328,14 @@ function removal(address: string, name: string): string {
 /** Addresses of interfaces that are down cannot be used, so they do not count. */
 function listingOf(links: readonly Link[], name: string): HostListing {
   const ours = new Set<string>();
-  const others: { address: string; loopback: boolean }[] = [];
+  const others: HostAddress[] = [];
   for (const link of links) {
-    if (!link.isUp && link.name !== name) continue;
-    for (const { address, loopback, isOurs } of link.addresses) {
-      if (isOurs && link.name === name) ours.add(address);
-      else others.push({ address, loopback });
+    if (!isUp(link) && link.ifname !== name) continue;
+    for (const each of link.addr_info ?? []) {
+      if (each.local === undefined) continue;
+      const address = canonicalAddress(each.local);
+      if (isOurs(each) && link.ifname === name) ours.add(address);
+      else others.push({ address, loopback: link.flags?.includes('LOOPBACK') === true });
     }
   }
   return { ours, others };
