@@ -1,3 +1,4 @@
+import { put } from '../util/compare.ts';
 import { familyOf, WILDCARD } from '../util/family.ts';
 import { type PortalProblem, type PortalSpec, portalText } from './portal.ts';
 
@@ -78,18 +79,17 @@ export class ClaimTable {
   #replace(owner: string, claims: readonly PortalSpec[], touched: Touched): void {
     const before = this.#claims.get(owner) ?? [];
     const after = unique(claims);
-    if (after.length > 0) this.#claims.set(owner, after);
-    else this.#claims.delete(owner);
+    put(this.#claims, owner, after.length > 0 ? after : undefined);
     const touch = (bucket: Bucket, address: string): void => {
       touched.set(bucket, (touched.get(bucket) ?? new Set()).add(address));
     };
     for (const claim of without(before, after)) {
       const bucket = this.#bucketOf(claim);
       const address = addressOf(claim);
-      if (bucket.holders.get(address) === owner) {
-        bucket.holders.delete(address);
-        touch(bucket, address);
-      } else this.#stopWaiting(bucket, owner, address);
+      this.#stopWaiting(bucket, owner, address);
+      if (bucket.holders.get(address) !== owner) continue;
+      bucket.holders.delete(address);
+      touch(bucket, address);
     }
     for (const claim of without(after, before)) {
       const bucket = this.#bucketOf(claim);

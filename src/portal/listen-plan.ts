@@ -1,5 +1,5 @@
 import type { ListenSpec } from '../proxysocket/spec.ts';
-import { isEqual } from '../util/compare.ts';
+import { isEqual, put } from '../util/compare.ts';
 import { ClaimTable } from './claims.ts';
 import {
   type BoundPorts,
@@ -71,11 +71,9 @@ export abstract class ListenPlan {
     const listen = new Map<string, readonly ListenSpec[]>();
     this.#planAll(new Set([...claims.keys(), ...changed, ...this.#moving]), listen);
     this.#moving.clear();
-    if (this.#dropped.length > 0) {
-      for (const port of this.#dropped) this.#allocator.release(port);
-      this.#dropped.length = 0;
-      this.#planAll(this.#waiting, listen);
-    }
+    const dropped = this.#dropped.splice(0);
+    for (const port of dropped) this.#allocator.release(port);
+    if (dropped.length > 0) this.#planAll(this.#waiting, listen);
     return listen;
   }
 
@@ -107,8 +105,7 @@ export abstract class ListenPlan {
   /** Replaces the portals of a service port for which the host has no address. */
   protected noteUnavailable(name: string, portals: readonly PortalSpec[]): void {
     this.#unavailableCount += portals.length - (this.#unavailable.get(name)?.length ?? 0);
-    if (portals.length > 0) this.#unavailable.set(name, portals);
-    else this.#unavailable.delete(name);
+    put(this.#unavailable, name, portals.length > 0 ? portals : undefined);
   }
 
   /** See `Portal`. */
@@ -120,7 +117,7 @@ export abstract class ListenPlan {
   portTaken(name: string, listen: ListenSpec): boolean {
     const entry = this.#entries.get(name);
     const index = listenerIndex(entry?.listen ?? NONE)(listen);
-    if (entry === undefined || index === -1 || !this.choosesPorts) return false;
+    if (entry === undefined || index === -1) return false;
     if (!this.isOnProxyPort(listen) || !this.#allocator.hasOther) return false;
     this.#allocator.reject(listen.port);
     entry.listen = entry.listen.toSpliced(index, 1);

@@ -82,11 +82,9 @@ function primary(host: readonly HostAddress[]): string[] {
  */
 export function networksOf(texts: readonly string[], family: Family): string[] {
   const sorted = texts
-    .map((text) => parseNetwork(text))
-    .filter((network) => network !== undefined)
-    .filter((network) => network.family === family)
+    .flatMap((text) => parseNetwork(text, family))
     .sort((a, b) => compare(a.start, b.start) || a.bits - b.bits);
-  const kept: Network[] = [];
+  const kept: typeof sorted = [];
   for (const network of sorted) {
     // Sorted like this, a containing network comes right before the networks within it.
     const last = kept.at(-1);
@@ -97,24 +95,14 @@ export function networksOf(texts: readonly string[], family: Family): string[] {
     .map(({ address, bits }) => `${address.toString()}/${bits}`);
 }
 
-interface Network {
-  readonly family: Family;
-  readonly address: ipaddr.IPv4 | ipaddr.IPv6;
-  readonly bits: number;
-  /** The bytes of the address; sorts as the addresses do. */
-  readonly start: string;
-}
-
-function parseNetwork(text: string): Network | undefined {
+/** None if it is invalid or of another family. `start`: the bytes of the address, which sort as addresses do. */
+function parseNetwork(text: string, family: Family) {
   const [, host = '', digits] = /^([^%/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
-  if (isIP(host) === 0) return undefined;
-  const family = familyOf(host);
   const [longest, addresses] = family === 4 ? [32, ipaddr.IPv4] : [128, ipaddr.IPv6];
   const bits = Number(digits ?? longest);
-  if (bits > longest) return undefined;
-  const address = addresses.networkAddressFromCIDR(`${host}/${bits}`);
-  const start = Buffer.from(address.toByteArray()).toString('latin1');
-  return { family, address, bits, start };
+  if (isIP(host) !== family || bits > longest) return [];
+  const address: ipaddr.IPv4 | ipaddr.IPv6 = addresses.networkAddressFromCIDR(`${host}/${bits}`);
+  return [{ address, bits, start: Buffer.from(address.toByteArray()).toString('latin1') }];
 }
 
 /** The families that the host has. A loopback address is sufficient: it shows that the kernel supports the family. */

@@ -10,12 +10,11 @@ import { Backoff, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { isEqual } from '../util/compare.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
-import { Wanted } from './wanted.ts';
 import { type Drain, type Drainable, type DrainChange, Drains } from './drains.ts';
 import { type Applied, EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
-import { portalInput, type PortalPolicy } from './portal-input.ts';
 import { type HolderOf, Problems } from './problems.ts';
+import { portalInput, type PortalPolicy, Wanted } from './wanted.ts';
 
 /** Maximum number of times per sync that other ports are chosen for those held by other programs. */
 const MAX_PORT_ROUNDS = 100;
@@ -266,11 +265,8 @@ export class Proxier implements LocalSink {
       if (input === undefined) remove.push(name);
       else set.push(input);
     }
-    const isDue = set.length > 0 || remove.length > 0 || this.#uncommitted !== undefined;
-    return isDue ? this.#planned(this.#portal.plan(set, remove)) : undefined;
-  }
-
-  #planned(plan: PortalPlan): PortalPlan {
+    if (set.length + remove.length === 0 && this.#uncommitted === undefined) return undefined;
+    const plan = this.#portal.plan(set, remove);
     this.#noteUncommitted(plan.keys());
     return plan;
   }
@@ -278,19 +274,6 @@ export class Proxier implements LocalSink {
   #noteUncommitted(names: Iterable<string>): void {
     this.#uncommitted ??= new Set();
     for (const name of names) this.#uncommitted.add(name);
-  }
-
-  /** Plans other ports for listeners whose ports are held by other programs; undefined: none, or no other ports. */
-  #replan(): PortalPlan | undefined {
-    if (!this.#portal.choosesPorts) return undefined;
-    let isMoving = false;
-    for (const [name, listeners] of this.#listenersOf(this.#uncommitted ?? [])) {
-      for (const each of listeners) {
-        if (each.state !== 'failed' || each.code !== 'KPNG_LISTEN_ADDRESS_IN_USE') continue;
-        isMoving = this.#portal.portTaken(name, each.listen) || isMoving;
-      }
-    }
-    return isMoving ? this.#planned(this.#portal.plan([], [])) : undefined;
   }
 
   /** Commits the plans with the ports that the engine has opened. If that fails, it stays due. */
@@ -315,11 +298,20 @@ export class Proxier implements LocalSink {
     }
   }
 
-  /** Chooses other proxy ports for those held by other programs. */
+  /** Chooses other proxy ports for those held by other programs, while there are any. */
   async #moveTakenPorts(): Promise<void> {
+    if (!this.#portal.choosesPorts) return;
     for (let round = 0; round < MAX_PORT_ROUNDS; round += 1) {
-      const plan = this.#replan();
-      if (plan === undefined) return;
+      let isMoving = false;
+      for (const [name, listeners] of this.#listenersOf(this.#uncommitted ?? [])) {
+        for (const each of listeners) {
+          if (each.state !== 'failed' || each.code !== 'KPNG_LISTEN_ADDRESS_IN_USE') continue;
+          isMoving = this.#portal.portTaken(name, each.listen) || isMoving;
+        }
+      }
+      if (!isMoving) return;
+      const plan = this.#portal.plan([], []);
+      this.#noteUncommitted(plan.keys());
       for (const name of plan.keys()) this.#due.add(name);
       await this.#engineSync.flush(plan.keys());
     }
