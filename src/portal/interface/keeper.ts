@@ -72,15 +72,12 @@ export class AddressKeeper {
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
   }
 
-  /** At most one per code, with the number of service ports and their addresses that could not be added. */
+  /** The addresses that could not be added, with the number of service ports that need each. */
   get problems(): PortalProblem[] {
-    const groups = Map.groupBy(this.#refused, ([, { code }]) => code);
-    return Array.from(groups, ([code, refused]) => {
-      const [[address, { message }] = ['', { message: '' }]] = refused;
+    return Array.from(this.#refused, ([address, { code, message }]) => {
       const servicePort = this.#owner(address);
       const text = `${servicePort} cannot have ${address}; retried later: ${message}`;
-      const count = refused.reduce((sum, [each]) => sum + (this.#wanted.get(each)?.length ?? 0), 0);
-      return { servicePort, code, message: text, count };
+      return { servicePort, code, message: text, count: this.#wanted.get(address)?.length ?? 0 };
     });
   }
 
@@ -140,7 +137,12 @@ export class AddressKeeper {
     const some = [...this.#ours].slice(this.#probed, this.#probed + PROBES_PER_CHECK);
     this.#probed += some.length;
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
-    if (found.includes(false)) return () => this.#change(() => this.#restore(true));
+    if (found.includes(false)) {
+      return () => {
+        this.#reason = 'repair';
+        return this.#change(() => this.#restore());
+      };
+    }
     const now = this.#clock.now();
     const retry = this.#retryAt !== undefined && now >= this.#retryAt;
     const list = retry || this.#others === undefined || now >= this.#listAt;
@@ -153,17 +155,15 @@ export class AddressKeeper {
         this.#retryAt = undefined;
         this.#refused.clear();
       }
-      if (list) await this.#restore(false);
+      if (list) await this.#restore();
       if (linger) await this.#remove(this.#surplus());
     });
     return undefined;
   }
 
-  /** Lists the host's addresses and adds missing ones. `sure`: some are missing. */
-  async #restore(sure: boolean): Promise<void> {
-    const lost = await this.#list();
+  async #restore(): Promise<void> {
+    await this.#list();
     await this.#add();
-    if (lost > 0 || sure) this.#reason = 'repair';
   }
 
   /** Adds missing addresses; retries if another program removed the interface meanwhile. */
@@ -175,12 +175,11 @@ export class AddressKeeper {
         // A change on the host may have caused the failure.
       }
     }
-    await this.#list();
-    await this.#add();
+    await this.#restore();
   }
 
-  /** Lists the host's addresses. Resolves with the number removed by other programs. */
-  async #list(): Promise<number> {
+  /** Lists the host's addresses, and reports those of ours that other programs have removed. */
+  async #list(): Promise<void> {
     const begin = this.#clock.now();
     this.#others = undefined;
     const { ours, others } = await this.#link.open();
@@ -191,11 +190,10 @@ export class AddressKeeper {
     const lost = [...before].filter((address) => this.#isMissing(address)).length;
     const now = this.#clock.now();
     this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
-    if (lost > 0) {
-      const message = `${lost} service addresses are gone from the interface ${this.#link.name}`;
-      portalLost.publish({ portal: 'address', message });
-    }
-    return lost;
+    if (lost === 0) return;
+    this.#reason = 'repair';
+    const message = `${lost} service addresses are gone from the interface ${this.#link.name}`;
+    portalLost.publish({ portal: 'address', message });
   }
 
   async #add(): Promise<void> {

@@ -51,7 +51,16 @@ export class WindowsInterface implements InterfaceAddresses {
   readonly #clock: Clock;
   readonly #host: () => readonly HostAddress[];
 
+  /** Throws KPNG_USAGE for an invalid name. */
   constructor({ name, ledger, ...system }: WindowsInterfaceOptions) {
+    // A quote would end the name on netsh's command line; the other characters are not allowed in names.
+    if (!/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) {
+      throw new KpngError(
+        'KPNG_USAGE',
+        `${JSON.stringify(name)} cannot be the name of a network interface: up to 256 characters, and none of ` +
+          String.raw`" \ / : * ? < > |`,
+      );
+    }
     this.name = name;
     this.#ledger = ledger;
     this.has = system.has ?? hostHas;
@@ -197,19 +206,8 @@ export function chooseInterface(
   return { name, reason };
 }
 
-export function checkWindowsInterfaceName(name: string): void {
-  // A quote would end the name on netsh's command line; the other characters are not allowed in names.
-  if (/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) return;
-  throw new KpngError(
-    'KPNG_USAGE',
-    `${JSON.stringify(name)} cannot be the name of a network interface: up to 256 characters, and none of ` +
-      String.raw`" \ / : * ? < > |`,
-  );
-}
-
 /** Service addresses on an interface of this host. Throws KPNG_USAGE for an invalid name. */
 export function windowsLink(name: string, env: Environment, exec?: Exec): InterfaceAddresses {
-  checkWindowsInterfaceName(name);
   const ledger = new AddressLedger(ledgerPath(name, env), () => Date.now() - uptime() * 1000);
   return new WindowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
 }

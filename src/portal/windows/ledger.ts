@@ -13,16 +13,12 @@ import { BOOT_TOLERANCE_MS } from './netsh.ts';
 export class AddressLedger {
   readonly #path: string;
   readonly #bootedAt: () => number;
-  #addresses: ReadonlySet<string> = new Set();
+  addresses: ReadonlySet<string> = new Set();
 
   /** `bootedAt`: boot time, milliseconds since 1970; constant for records that outlive a boot. */
   constructor(path: string, bootedAt: () => number) {
     this.#path = path;
     this.#bootedAt = bootedAt;
-  }
-
-  get addresses(): ReadonlySet<string> {
-    return this.#addresses;
   }
 
   /** Reads the file, which another process of ours may have written. */
@@ -36,24 +32,24 @@ export class AddressLedger {
     const [header = '', ...lines] = text.trimEnd().split('\n');
     const booted = Number(/^kpng-userspace addresses, booted (\d+)$/.exec(header)?.[1]);
     const isValid = Math.abs(booted - this.#bootedAt()) <= BOOT_TOLERANCE_MS;
-    this.#addresses = new Set(isValid ? lines : []);
+    this.addresses = new Set(isValid ? lines : []);
   }
 
   async add(addresses: readonly string[]): Promise<void> {
-    if (addresses.length > 0) await this.keep([...this.#addresses, ...addresses]);
+    if (addresses.length > 0) await this.keep([...this.addresses, ...addresses]);
   }
 
   async remove(addresses: readonly string[]): Promise<void> {
     const removed = new Set(addresses);
     if (removed.size === 0) return;
-    await this.keep([...this.#addresses].filter((address) => !removed.has(address)));
+    await this.keep([...this.addresses].filter((address) => !removed.has(address)));
   }
 
   /** Erases all others. */
   async keep(addresses: Iterable<string>): Promise<void> {
-    this.#addresses = new Set(addresses);
+    this.addresses = new Set(addresses);
     const header = `kpng-userspace addresses, booted ${Math.round(this.#bootedAt())}\n`;
-    const lines = [...this.#addresses].map((address) => `${address}\n`);
+    const lines = [...this.addresses].map((address) => `${address}\n`);
     await this.#attempt('writing', async () => {
       await mkdir(dirname(this.#path), { recursive: true });
       await writeAtomically(this.#path, [header, ...lines]);

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import t from 'tap';
 import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import {
-  checkWindowsInterfaceName,
   chooseInterface,
   HNS_INTERFACE,
+  windowsLink,
 } from '../../../src/portal/windows/addresses.ts';
 import { ledgerPath } from '../../../src/portal/windows/ledger.ts';
 import { excludedPorts, readConnections } from '../../../src/portal/windows/netsh.ts';
@@ -90,8 +90,8 @@ t.test('each interface has its own ledger in the program data folder', async (t)
 t.test('names that would be misread on a command line are refused', async (t) => {
   const wrong = ['', 'a"b', 'a\\b', '..\\..\\x', 'a/b', 'a:b', 'a\nb', 'a*', 'x'.repeat(257)];
   for (const name of wrong) {
-    t.throws(() => checkWindowsInterfaceName(name), { code: 'KPNG_USAGE' }, JSON.stringify(name));
+    t.throws(() => windowsLink(name, {}), { code: 'KPNG_USAGE' }, JSON.stringify(name));
   }
   for (const name of [HNS_INTERFACE, 'Anschluß', '以太网', 'a & b'])
-    checkWindowsInterfaceName(name);
+    t.equal(windowsLink(name, {}).name, name);
 });
