@@ -2,7 +2,7 @@ import { listenerIndex } from '../portal/listen-plan.ts';
 import type { PortalSpec } from '../portal/portal.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import type { EngineChange, ListenSpec, ServicePortSpec } from '../proxysocket/spec.ts';
-import type { Clock, Timer } from '../util/clock.ts';
+import type { Clock } from '../util/clock.ts';
 import { isEqual, put } from '../util/compare.ts';
 import type { ServicePortChange } from './events.ts';
 
@@ -28,10 +28,10 @@ export interface EngineSyncOptions {
   /** The desired state of a service port; undefined: none. */
   readonly wanted: (name: string) => Applied | undefined;
   /**
-   * Called when surplus listeners may close, which the next `flush` does. If present, listeners that are no longer
-   * wanted stay open for a while, unless another service port needs their address.
+   * Whether listeners that are no longer wanted stay open for a while, unless another service port needs their
+   * address.
    */
-  readonly onLate: (() => void) | undefined;
+  readonly lingers: boolean;
 }
 
 /** Keeps an engine in step with the desired state, with minimal batches. */
@@ -44,7 +44,6 @@ export class EngineSync {
   readonly #surplus = new Map<string, Applied | undefined>();
   /** When these close, earliest first; absent: the rules may still redirect to them. */
   readonly #due = new Map<string, number>();
-  #timer: Timer | undefined;
 
   constructor(options: EngineSyncOptions) {
     this.#options = options;
@@ -55,10 +54,10 @@ export class EngineSync {
    * the changed ones from scratch then. `names`: each once.
    */
   async flush(names: Iterable<string>): Promise<Step[]> {
-    const { engine, wanted, onLate } = this.#options;
+    const { engine, wanted, lingers } = this.#options;
     const all = this.#surplus.size === 0 ? names : new Set([...names, ...this.#surplus.keys()]);
     const states = Array.from(all, (name) => ({ name, after: wanted(name) }));
-    const places = onLate && placesIn(states);
+    const places = lingers ? placesIn(states) : undefined;
     const closing = this.#closing();
     const planned = states.map(({ name, after }) => {
       const before = this.#applied.get(name);
@@ -94,24 +93,18 @@ export class EngineSync {
   }
 
   /**
-   * Closes surplus listeners some time after the rules have changed: a redirected connection may still be in its
-   * handshake, or retransmit its SYN a second later, and would be refused or reset. Those already waiting keep their
-   * time.
+   * Has `flush` close surplus listeners some time after the rules have changed: a redirected connection may still be in
+   * its handshake, or retransmit its SYN a second later, and would be refused or reset. Those already waiting keep their
+   * time. Returns after how long `flush` has something to close, in milliseconds; undefined: it has nothing.
    */
-  closeLater(): void {
-    const { clock, onLate } = this.#options;
-    const due = clock.now() + LINGER_MS;
-    for (const name of this.#surplus.keys()) if (!this.#due.has(name)) this.#due.set(name, due);
-    this.#timer?.cancel();
+  closeLater(): number | undefined {
+    const now = this.#options.clock.now();
+    for (const name of this.#surplus.keys()) {
+      if (!this.#due.has(name)) this.#due.set(name, now + LINGER_MS);
+    }
     const [first] = this.#due.values();
-    if (first === undefined) return;
-    const left = this.#due.size > MAX_LINGERING ? 0 : Math.max(0, first - clock.now());
-    this.#timer = clock.setTimer(left, () => onLate?.());
-  }
-
-  /** Closes no more listeners. Idempotent. */
-  stop(): void {
-    this.#timer?.cancel();
+    if (first === undefined) return undefined;
+    return this.#due.size > MAX_LINGERING ? 0 : Math.max(0, first - now);
   }
 
   /** The service ports whose surplus listeners have waited for long enough, and the oldest ones above the limit. */

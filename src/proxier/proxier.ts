@@ -65,6 +65,8 @@ export class Proxier implements LocalSink {
   #uncommitted: Set<string> | undefined = new Set();
   /** Set while work is due that no source will repeat. */
   #retry: Timer | undefined;
+  /** Set while listeners are open that are no longer wanted. */
+  #late: Timer | undefined;
   /** Without jitter. */
   readonly #backoff = new Backoff(DEFAULT_BACKOFF, () => 0.5);
   readonly #engineSync: EngineSync;
@@ -95,7 +97,7 @@ export class Proxier implements LocalSink {
       clock: this.#clock,
       wanted: (name) => this.#applied(name),
       // If the portal does not redirect, clients reach the listeners directly.
-      onLate: redirects ? () => this.#catchUp(false) : undefined,
+      lingers: redirects,
     });
     this.#problems = new Problems({
       clock: this.#clock,
@@ -163,7 +165,7 @@ export class Proxier implements LocalSink {
   async close(): Promise<void> {
     this.#closed = true;
     listenerOpened.unsubscribe(this.#onOpened);
-    this.#engineSync.stop();
+    this.#late?.cancel();
     this.#retry?.cancel();
     await this.#queue.idle();
     this.#problems.close();
@@ -240,7 +242,11 @@ export class Proxier implements LocalSink {
     const steps = await this.#engineSync.flush(due);
     if (plan !== undefined) await this.#moveTakenPorts();
     await this.#commit();
-    this.#engineSync.closeLater();
+    this.#late?.cancel();
+    const wait = this.#engineSync.closeLater();
+    if (wait !== undefined) {
+      this.#late = this.#clock.setTimer(wait, () => this.#catchUp(false));
+    }
     this.#retry?.cancel();
     this.#retry = undefined;
     this.#backoff.reset();
