@@ -80,7 +80,12 @@ t.test('a dry run prints commands as a shell takes them', async (t) => {
   let text = '';
   const exec = dryExec(async (printed) => void (text = printed));
   for (const [file, args, stdin, expected] of [
-    ['ip', ['a b', '', "it's", '10.0.0.1/8'], , String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`],
+    [
+      'ip',
+      ['a b', '', "it's", '10.0.0.1/8'],
+      undefined,
+      String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`,
+    ],
     ['nft', ['-f', '-'], 'a\nb', "nft -f - <<'EOF'\na\nb\nEOF"],
     ['x', [], 'a\n', "x <<'EOF'\na\nEOF"],
     ['x', [], '', "x <<'EOF'\nEOF"],
