@@ -1,4 +1,8 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import type { ErrorObject } from 'ajv';
+import { closest } from '../util/suggest.ts';
 import type { Segment } from '../util/yaml.ts';
+import { flowText, shorten } from '../util/yaml-text.ts';
 import type { Finding } from './problem.ts';
 import {
   namespaceOf,
@@ -7,6 +11,7 @@ import {
   type RawPort,
   type RawServiceItem,
 } from './raw.ts';
+import { stateFileSchema, type SchemaPart } from './schema.ts';
 
 /** Findings beyond what the JSON schema can check. */
 export interface ItemFindings {
@@ -83,4 +88,140 @@ function checkOverrides(
     }
     seen.add(name);
   }
+}
+
+/** Describes an error of the schema validator. `root`: the validated value. */
+export function describe(error: ErrorObject, root: unknown): Finding {
+  const segments = pointerSegments(error.instancePath, root);
+  const schema = (error.parentSchema ?? {}) as SchemaPart;
+  if (error.keyword === 'additionalProperties') {
+    const key = String(error.params['additionalProperty']);
+    return { segments: [...segments, key], atKey: true, message: unknownKey(key, schema) };
+  }
+  return { segments, message: messageOf(error, schema) };
+}
+
+function unknownKey(key: string, parent: SchemaPart): string {
+  const message = `unknown key '${shorten(key)}'`;
+  const similar = closest(key, Object.keys(parent.properties ?? {}));
+  if (similar !== undefined) return `${message}; did you mean '${similar}'?`;
+  const owner = ownerOf(key, parent, stateFileSchema());
+  return owner === undefined ? message : `${message}; it belongs ${owner}`;
+}
+
+/**
+ * Where an unknown key belongs, if it is valid one level below or above, as with wrong indentation: `under 'ips'`,
+ * `beside 'service'`. Undefined: neither.
+ */
+function ownerOf(key: string, parent: SchemaPart, root: SchemaPart): string | undefined {
+  const below = Object.entries(parent.properties ?? {})
+    .filter(([, part]) => has(resolve(part, root), key))
+    .map(([name]) => `'${name}'`);
+  if (below.length > 0) return `under ${below.join(' or ')}`;
+  for (const object of [root, ...Object.values(root.definitions ?? {})]) {
+    if (!has(object, key)) continue;
+    for (const [name, part] of Object.entries(object.properties ?? {})) {
+      if (resolve(part, root) === parent) return `beside '${name}'`;
+    }
+  }
+  return undefined;
+}
+
+function has(part: SchemaPart | undefined, key: string): boolean {
+  return part?.properties !== undefined && Object.hasOwn(part.properties, key);
+}
+
+/** The map that a part of the schema describes, or the items of its list. */
+function resolve(part: SchemaPart, root: SchemaPart): SchemaPart | undefined {
+  if (part.$ref !== undefined) return root.definitions?.[part.$ref.replace('#/definitions/', '')];
+  return part.items === undefined ? part : resolve(part.items, root);
+}
+
+/** What follows `VALUE is not a …`, by keyword of the schema. */
+const DETAILS: Readonly<Record<string, (value: unknown, schema: SchemaPart) => string>> = {
+  minimum: (_, schema) => range(schema),
+  maximum: (_, schema) => range(schema),
+  pattern: () => " (letters, digits, '-', '_' and '.'; the first and the last a letter or digit)",
+  format: addressHint,
+  enum: choices,
+};
+
+function messageOf(
+  { keyword, params, data, instancePath }: ErrorObject,
+  schema: SchemaPart,
+): string {
+  const noun = nounFor(schema);
+  if (keyword === 'required') return `'${String(params['missingProperty'])}' is missing`;
+  if (keyword === 'maxLength') {
+    return `${show(data)} is too long for ${noun} (at most ${schema.maxLength} characters)`;
+  }
+  if (keyword !== 'type') {
+    return `${show(data)} is not ${noun}${DETAILS[keyword]?.(data, schema) ?? ''}`;
+  }
+  if (data === null) return `there is no value; it must be ${noun}${range(schema)}`;
+  return `${show(data)} is not ${noun}${range(schema)}${remedy(data, schema, instancePath)}`;
+}
+
+/** How to correct a value of the wrong type, if that is obvious. */
+function remedy(value: unknown, schema: SchemaPart, path: string): string {
+  const types = new Set([schema.type].flat());
+  const isPlain = typeof value === 'number' || typeof value === 'boolean';
+  if (types.has('string')) {
+    // An address that ends with a colon is parsed as a key.
+    if (schema.format === 'ipv6' && typeof value === 'object') return '; put it in quotes';
+    return schema.format === undefined && isPlain ? `; put it in quotes: "${value}"` : '';
+  }
+  if (types.has('integer') && typeof value === 'string') {
+    if (/^\d+$/.test(value)) return '; remove the quotes';
+    if (path.endsWith('/targetport')) return "; a name belongs under 'targetportname'";
+  }
+  const [example] = schema.examples ?? [];
+  return example === undefined ? '' : `, such as ${flowText(example)}`;
+}
+
+function range(schema: SchemaPart): string {
+  return schema.minimum === undefined ? '' : ` (${schema.minimum} to ${schema.maximum})`;
+}
+
+function choices(value: unknown, { enum: allowed = [] }: SchemaPart): string {
+  const words = allowed.filter((word) => word !== '' && word !== null);
+  const texts = words.filter((word) => typeof word === 'string');
+  const suggestion = typeof value === 'string' ? closest(value, texts) : undefined;
+  return suggestion === undefined ? ` (${words.join(', ')})` : `; did you mean ${suggestion}?`;
+}
+
+function addressHint(value: unknown, { format }: SchemaPart): string {
+  const text = String(value);
+  if (format === 'ipv4' && isIPv6(text)) return "; it belongs under 'v6'";
+  if (format !== 'ipv6') return '';
+  if (isIPv4(text)) return "; it belongs under 'v4'";
+  if (!isIPv6(text)) return '';
+  return text.includes('%') ? ': it has a zone' : ": it is an IPv4 address; write that under 'v4'";
+}
+
+/** What a value has to be, with an article. */
+function nounFor({ title = 'value' }: SchemaPart): string {
+  if (title === 'text') return title;
+  if (title === 'boolean') return 'true or false';
+  if (/^conditions$|^scopes$|hints$/.test(title)) return `a map of ${title}`;
+  if (title.startsWith('addresses')) return `a map with the ${title}`;
+  return `${/^[aeioAEIO]/.test(title) ? 'an' : 'a'} ${title}`;
+}
+
+function show(value: unknown): string {
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object' && value !== null) return 'a map';
+  return typeof value === 'string' ? JSON.stringify(shorten(value)) : String(value);
+}
+
+/** The steps of a JSON pointer; the value decides whether a number is an index. */
+function pointerSegments(pointer: string, root: unknown): Segment[] {
+  const segments: Segment[] = [];
+  let value = root;
+  for (const part of pointer.split('/').slice(1)) {
+    const key = part.replaceAll('~1', '/').replaceAll('~0', '~');
+    segments.push(Array.isArray(value) ? Number(key) : key);
+    value = (value as Record<string, unknown>)[key];
+  }
+  return segments;
 }

@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { servicePath } from '../api/paths.ts';
-import { checkItem } from './check.ts';
-import { describe } from './describe.ts';
+import { checkItem, describe } from './check.ts';
 import { foreignKind, layOutPieces, layOutWhole, type Layout, type ParsedPart } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { digestsOf, patchOf } from './patch.ts';

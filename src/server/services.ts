@@ -3,7 +3,7 @@ import type { Server, ServerWritableStream } from '@grpc/grpc-js';
 import { ReflectionService } from '@grpc/reflection';
 import { HealthImplementation } from 'grpc-health-check';
 import { FILE_DESCRIPTORS } from '../api/generated/descriptors.ts';
-import { GlobalReaders } from '../store/global-readers.ts';
+import { GlobalReaders } from '../store/reader.ts';
 import type { GlobalStore } from '../store/global-store.ts';
 import { LocalReaders } from '../store/local-readers.ts';
 import type { ApiName } from './events.ts';

@@ -7,7 +7,7 @@ import { isEqual } from '../util/compare.ts';
 import { Compactor } from './compact.ts';
 import { storeWritten } from './events.ts';
 import type { ViewNode } from './selection.ts';
-import { ServiceRecord } from './service-record.ts';
+import { ServiceRecord } from './service-views.ts';
 import { zoneOf } from './stored.ts';
 import { History, type OnEvicted, type Pin, Table } from './table.ts';
 

@@ -2,8 +2,7 @@ import type { Hasher } from '../api/hash.ts';
 import { isEqual } from '../util/compare.ts';
 import { type ChangeSet, inOnePiece, type Position, Readers, SMALL } from './reader.ts';
 import type { ViewNode } from './selection.ts';
-import type { ServiceRecord } from './service-record.ts';
-import { NO_VIEW, type SharedEndpoints, type View } from './service-views.ts';
+import { NO_VIEW, type ServiceRecord, type SharedEndpoints, type View } from './service-views.ts';
 import {
   difference,
   type Entry,

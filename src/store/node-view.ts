@@ -9,8 +9,7 @@ import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './table.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 import { rulesOf, traitsOf, type Rules, type Traits, type ViewNode } from './selection.ts';
-import type { ServiceRecord } from './service-record.ts';
-import { areDistinct, ServiceViews } from './service-views.ts';
+import { areDistinct, type ServiceRecord, ServiceViews } from './service-views.ts';
 import type { LocalEndpoint } from './stored.ts';
 
 /** A large change yields to other work after this long. Milliseconds. */

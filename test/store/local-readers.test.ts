@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import type { OpItem } from '../../src/api/generated/localv1/api.ts';
-import { GlobalReaders } from '../../src/store/global-readers.ts';
+import { GlobalReaders, type Readers } from '../../src/store/reader.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
-import type { Readers } from '../../src/store/reader.ts';
 import {
   NODES,
   perform,

@@ -7,7 +7,7 @@ import type { Endpoint } from '../../src/api/generated/localv1/api.ts';
 import { loadHasher } from '../../src/api/hash.ts';
 import type { Policies, ViewNode } from '../../src/store/selection.ts';
 import { NodeEntry } from '../../src/store/node-view.ts';
-import { ServiceRecord } from '../../src/store/service-record.ts';
+import { ServiceRecord } from '../../src/store/service-views.ts';
 import { service } from '../support/messages.ts';
 import { anyInfo, type Info, localEndpoints } from '../support/cluster.ts';
 import { holds } from '../support/property.ts';

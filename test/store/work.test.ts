@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { NodeView } from '../../src/store/node-view.ts';
-import { ServiceRecord } from '../../src/store/service-record.ts';
+import { ServiceRecord } from '../../src/store/service-views.ts';
 import { LocalEndpoint } from '../../src/store/stored.ts';
 import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
 import { textsOf } from '../support/api-rig.ts';

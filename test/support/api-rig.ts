@@ -16,10 +16,9 @@ import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
 import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { type ApiServer, startApiServer, type ApiServerOptions } from '../../src/server/server.ts';
-import { GlobalReaders } from '../../src/store/global-readers.ts';
+import { type ChangeSet, GlobalReaders } from '../../src/store/reader.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
-import type { ChangeSet } from '../../src/store/reader.ts';
 import { emptyCluster, type Cluster } from './cluster.ts';
 import { Mailbox } from './mailbox.ts';
 
