@@ -3,6 +3,7 @@ import type { ListenSpec } from '../proxysocket/spec.ts';
 import { Subscriptions, type TypedChannel } from '../util/channel.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { formatHostPort } from '../util/host-port.ts';
+import { conditionOf, valueAt } from './channels.ts';
 import type { AdjustableLog, Log, LogKeys } from './log.ts';
 
 /** What an event has in the log. */
@@ -18,7 +19,7 @@ const ROW = /^(.*?): (error|warn|info)(?: (\d))?( limited)?: (.*?)(?: \| (.*))?$
 /**
  * A log line for an event.
  *
- * - Conditions, separated by blanks, must all hold: `field` or `!field`; `field=text` or `field!=text`.
+ * - Conditions: see `conditionOf`.
  * - `limited`: many clients could cause it, so below `-v=3` its rate is limited.
  * - Fields, separated by commas, have a key of their name, with the exceptions of `KEY_NAMES`; `field:key` uses another
  * one, `key=text` is constant. Those that are undefined or empty are left out, lists are logged as their length, times in
@@ -34,10 +35,10 @@ export function rule<Event extends object>(
 ): LogRule {
   const [, conditions = '', level, v = '0', limited, message = '', fields] = ROW.exec(row) ?? [];
   const severity = level as 'error' | 'warn' | 'info';
-  const holds = conditions.split(' ').filter(Boolean).map(conditionOf);
+  const holds = conditionOf(conditions);
   const keysOf = keys ?? keysOfFields(fields?.split(', ') ?? []);
   const write = (log: Log, limiter: LogLimiter, event: Event): void => {
-    if (!holds.every((each) => each(event))) return;
+    if (!holds(event)) return;
     for (const line of [keysOf(event)].flat()) {
       const isLimited = limited !== undefined && log.verbosity < UNLIMITED_FROM;
       const suppressed = isLimited ? limiter.take(message) : 0;
@@ -54,22 +55,6 @@ export function rule<Event extends object>(
       subscriptions.on(channel, (event) => write(log, limiter, event));
     },
   };
-}
-
-function conditionOf(condition: string): (event: object) => boolean {
-  const [, not, path = '', differs, text] = /^(!?)([\w.]+)(?:(!?)=(.*))?$/.exec(condition) ?? [];
-  const wanted = not !== '!' && differs !== '!';
-  return (event) => {
-    const value = valueAt(event, path);
-    return (text === undefined ? Boolean(value) : String(value) === text) === wanted;
-  };
-}
-
-function valueAt(event: object, path: string): unknown {
-  let value: unknown = event;
-  for (const name of path.split('.'))
-    value = (value as Record<string, unknown> | undefined)?.[name];
-  return value;
 }
 
 const KEY_NAMES: Readonly<Record<string, string>> = {

@@ -1,22 +1,10 @@
-import * as config from '../config/events.ts';
-import * as file from '../file/events.ts';
+import type { SettingChange } from '../config/events.ts';
 import type { Problems } from '../file/problem.ts';
-import * as kube from '../kube/events.ts';
-import * as portal from '../portal/events.ts';
-import * as proxier from '../proxier/events.ts';
-import * as dataPath from '../proxysocket/events.ts';
-import * as server from '../server/events.ts';
-import * as sinks from '../sinks/events.ts';
-import * as store from '../store/events.ts';
+import type { SourceDisconnected } from '../store/events.ts';
 import type { TypedChannel } from '../util/channel.ts';
-import { httpLimitReached } from '../util/http-connections.ts';
-import { certificateOutdated } from '../util/tls-files.ts';
+import { CHANNELS } from './channels.ts';
 import { rule, type LogRule } from './log-rules.ts';
 import type { LogKeys } from './log.ts';
-
-const OTHERS = { httpLimitReached, certificateOutdated };
-const SOURCES = { ...config, ...file, ...kube, ...server, ...store };
-const CHANNELS = { ...SOURCES, ...portal, ...proxier, ...dataPath, ...sinks, ...OTHERS };
 
 /** The rows of a table that name an unknown channel, or an unknown field of its event. */
 type Wrong<Text, Found = never> = Text extends `${infer Row}\n${infer Rest}`
@@ -85,22 +73,26 @@ certificateOutdated: warn: TLS certificate not valid at this time; clients refus
 httpLimitReached: warn limited: HTTP connection closed: limit reached | limit, remoteAddress
 `),
   outages(),
-  rule(config.configReloaded, ': info: Setting changed', ({ changed }) => changed.map(settingKeys)),
+  rule(CHANNELS.configReloaded, ': info: Setting changed', ({ changed }) =>
+    changed.map(settingKeys),
+  ),
   rule(
-    config.configReloaded,
+    CHANNELS.configReloaded,
     ': warn: Setting changed; takes effect after a restart',
     ({ refused }) =>
       refused.map((change) => ({ ...settingKeys(change), code: 'KPNG_CONFIG_NOT_LIVE' })),
   ),
   // Only new ones: the file may be written every minute.
-  rule(file.fileLoaded, ': warn: A part of the state file has no effect', ({ path, newWarnings }) =>
-    problemLines(path, newWarnings),
+  rule(
+    CHANNELS.fileLoaded,
+    ': warn: A part of the state file has no effect',
+    ({ path, newWarnings }) => problemLines(path, newWarnings),
   ),
   ...[
     'served: error: State file invalid; serving the last good state',
     '!served: error: State file invalid; nothing is served yet',
   ].map((row) =>
-    rule(file.fileInvalid, row, ({ path, errors, error: { code } }) =>
+    rule(CHANNELS.fileInvalid, row, ({ path, errors, error: { code } }) =>
       problemLines(path, errors, { code }),
     ),
   ),
@@ -185,16 +177,16 @@ function outages(): LogRule {
     v: 0,
     subscribe(subscriptions, log, limiter) {
       const reasons = new Set<string>();
-      const news = ({ source, error, retryInMs }: store.SourceDisconnected): LogKeys[] => {
+      const news = ({ source, error, retryInMs }: SourceDisconnected): LogKeys[] => {
         const reason = `${source} ${error.message.replace(/^(?:list|watch) \S+ at /, '')}`;
         if (reasons.has(reason) && log.verbosity < 2) return [];
         if (reasons.size === MAX_REASONS) reasons.clear();
         reasons.add(reason);
         return [{ source, err: error, retryInMs: Math.round(retryInMs) }];
       };
-      subscriptions.on(store.sourceConnected, () => reasons.clear());
+      subscriptions.on(CHANNELS.sourceConnected, () => reasons.clear());
       for (const row of LOST) {
-        rule(store.sourceDisconnected, row, news).subscribe(subscriptions, log, limiter);
+        rule(CHANNELS.sourceDisconnected, row, news).subscribe(subscriptions, log, limiter);
       }
     },
   };
@@ -206,7 +198,7 @@ const LOST = [
   'error.code!=KPNG_KUBE_UNAUTHORIZED error.code!=KPNG_KUBE_FORBIDDEN: warn limited: Source unreachable; serving last known state',
 ];
 
-function settingKeys({ flag, field, from, to }: config.SettingChange): LogKeys {
+function settingKeys({ flag, field, from, to }: SettingChange): LogKeys {
   return { field, ...(flag !== '' && { flag: `--${flag}` }), from, to };
 }
 
