@@ -1,7 +1,6 @@
 import { isIP } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { KpngError, type ErrorCode } from '../../errors.ts';
-import type { Timer } from '../../util/clock.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import { listenCode } from '../../util/listen-failure.ts';
 import type { SerialQueue } from '../../util/serial-queue.ts';
@@ -86,8 +85,8 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
   readonly #slotsOf = new Map<O, ReadonlySet<Slot<O, L>>>();
   readonly #dirty = new Set<Slot<O, L>>();
   readonly #failed = new Set<Slot<O, L>>();
-  /** The next retry of what failed. */
-  #retry: { readonly at: number; readonly timer: Timer } | undefined;
+  /** When to retry next, on the clock. */
+  #retryAt = Infinity;
   readonly #kernelPorts = kernelPortRange();
   #ended = false;
 
@@ -253,11 +252,13 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
 
   /** What is due at the same time is one job. */
   #retryFrom(at: number): void {
-    if (this.#retry !== undefined && this.#retry.at <= at) return;
+    if (at >= this.#retryAt) return;
     const { clock, queue } = this.#options;
-    this.#retry?.timer.cancel();
-    const timer = clock.setTimer(at - clock.now(), () => {
-      this.#retry = undefined;
+    this.#retryAt = at;
+    clock.setTimer(at - clock.now(), () => {
+      // An earlier retry was planned meanwhile.
+      if (this.#retryAt !== at) return;
+      this.#retryAt = Infinity;
       // A listener that fails again is an outcome, so this does not reject.
       void queue.run(async () => {
         const now = clock.now();
@@ -266,16 +267,12 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
         for (const { failure } of this.#failed) this.#retryFrom(failure?.retryAt ?? now);
       });
     });
-    this.#retry = { at, timer };
   }
 
   /** Plans no further attempt. */
   #endFailure(slot: Slot<O, L>): void {
     this.#failed.delete(slot);
     slot.failure = undefined;
-    if (this.#failed.size > 0) return;
-    this.#retry?.timer.cancel();
-    this.#retry = undefined;
   }
 
   async #close(slot: Slot<O, L>): Promise<void> {

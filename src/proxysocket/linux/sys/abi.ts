@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { getSystemErrorName } from 'node:util';
 
 /** The Linux ABI, 64 bits and little-endian: the same on x86-64 and arm64, but for `epoll_event`. */
@@ -73,23 +74,12 @@ export const SIOCOUTQ = 0x5411;
 /** Bytes that can be read. */
 export const FIONREAD = 0x541b;
 
-export const EPERM = 1;
-export const EINTR = 4;
-export const EBADF = 9;
-export const EAGAIN = 11;
-export const EPIPE = 32;
-export const EPROTO = 71;
-export const EADDRINUSE = 98;
-export const ENETDOWN = 100;
-export const ENETUNREACH = 101;
-export const ECONNABORTED = 103;
-export const ECONNRESET = 104;
-export const ENOBUFS = 105;
+export const { EPERM, EINTR, EBADF, EAGAIN, EPIPE, EPROTO, EINPROGRESS } = constants.errno;
+export const { EADDRINUSE, ENETDOWN, ENETUNREACH, EHOSTUNREACH } = constants.errno;
+export const { ECONNABORTED, ECONNRESET, ECONNREFUSED, ENOBUFS } = constants.errno;
+/** Node does not name these. */
 export const ETOOMANYREFS = 109;
-export const ECONNREFUSED = 111;
 export const EHOSTDOWN = 112;
-export const EHOSTUNREACH = 113;
-export const EINPROGRESS = 115;
 
 /**
  * Where the fields of an `epoll_event` are, in 32-bit words: the mask, and the data of two words. x86-64 packs it into 12

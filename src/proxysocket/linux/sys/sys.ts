@@ -270,37 +270,29 @@ export async function openSys(ledger?: DescriptorLedger): Promise<Sys> {
 
 /** Where the network header of a packet begins, for classic BPF. */
 const NETWORK = 0xfff00000;
+const INSTRUCTION_BYTES = 8;
 /** Scatters addresses that differ in a few bits (2^32 divided by the golden ratio). */
 const HASH_MULTIPLIER = 0x9e3779b1;
 
-/** A classic BPF instruction: what it does with the accumulator, jumps when true and false, operand. */
-type Instruction = readonly [code: number, whenTrue: number, whenFalse: number, operand: number];
-const INSTRUCTION_BYTES = 8;
-
 /** Sends all packets of a client to the same socket, by its address: the last 32 bits of it, for IPv6. */
 function steeringProgram(ffi: FfiModule, sockets: number): Pinned {
-  const program: readonly Instruction[] = [
+  /** For each instruction a code, with how many to skip if it is true in the third byte, and an operand. */
+  const words = [
     // The IP version: the higher half of the first byte.
-    [0x30, 0, 0, NETWORK],
-    [0x74, 0, 0, 4],
+    [0x30, NETWORK],
+    [0x74, 4],
     // The word of the address, of IPv4 or IPv6.
-    [0x15, 2, 0, 6],
-    [0x20, 0, 0, NETWORK + 12],
-    [0x05, 0, 0, 1],
-    [0x20, 0, 0, NETWORK + 20],
+    [0x02_0015, 6],
+    [0x20, NETWORK + 12],
+    [0x05, 1],
+    [0x20, NETWORK + 20],
     // Its hash, modulo the number of sockets, is returned.
-    [0x24, 0, 0, HASH_MULTIPLIER],
-    [0x74, 0, 0, 16],
-    [0x94, 0, 0, sockets],
-    [0x16, 0, 0, 0],
-  ];
-  const memory = new Pinned(ffi, program.length * INSTRUCTION_BYTES);
-  for (const [index, [code, whenTrue, whenFalse, operand]] of program.entries()) {
-    const at = index * INSTRUCTION_BYTES;
-    memory.view.setUint16(at, code, true);
-    memory.view.setUint8(at + 2, whenTrue);
-    memory.view.setUint8(at + 3, whenFalse);
-    memory.view.setUint32(at + 4, operand, true);
-  }
+    [0x24, HASH_MULTIPLIER],
+    [0x74, 16],
+    [0x94, sockets],
+    [0x16, 0],
+  ].flat();
+  const memory = new Pinned(ffi, words.length * 4);
+  for (const [index, word] of words.entries()) memory.view.setUint32(index * 4, word, true);
   return memory;
 }

@@ -72,17 +72,6 @@ linuxTest('V8 inlines the wrapper of each function where it knows the function',
   }
 });
 
-linuxTest('error numbers are those of this system', (t) => {
-  const known = k as unknown as Record<string, number>;
-  const names = Object.keys(constants.errno).filter((name) => name in known);
-  t.ok(names.length >= 12, `${names.length} of them`);
-  for (const name of names) {
-    t.equal(known[name], constants.errno[name as keyof typeof constants.errno], name);
-  }
-  t.match(k.systemError(9999, 'read').code, /9999/, 'also when it has no name');
-  t.match(k.systemError(k.EAGAIN, 'read'), { code: 'EAGAIN', syscall: 'read', errno: -11 });
-});
-
 linuxTest('a failed call returns its error number', (t) => {
   const sys = newSys();
   const memory = new Pinned(sys.ffi, 8);
@@ -97,4 +86,6 @@ linuxTest('a failed call returns its error number', (t) => {
   const nowhere = { address: '198.51.100.1', port: 0 };
   t.equal(sys.bind(fd, nowhere), -constants.errno.EADDRNOTAVAIL);
   sys.close(fd);
+  t.match(k.systemError(9999, 'read').code, /9999/, 'also when it has no name');
+  t.match(k.systemError(k.EAGAIN, 'read'), { code: 'EAGAIN', syscall: 'read', errno: -11 });
 });
