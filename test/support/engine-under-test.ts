@@ -34,10 +34,8 @@ export function engineUnderTest(t: Teardown, options: NodeEngineOptions): Accept
 /** A loop that takes turns with that of Node until the test ends. */
 export function inlineLoop(t: Teardown, calls = sys): Loop {
   if (calls === undefined) throw new Error('only with KPNG_TEST_ENGINE=linux');
-  const loop = new Loop(calls, {
-    onFault(error) {
-      throw error;
-    },
+  const loop = new Loop(calls, (error) => {
+    throw error;
   });
   const stopTurns = loop.takeTurns();
   t.teardown(() => {

@@ -37,10 +37,8 @@ export function newSys(): Sys {
 
 /** A loop that is turned by the test, and ends with it. */
 export function newLoop(t: Teardown, sys = newSys()): Loop {
-  const loop = new Loop(sys, {
-    onFault(error) {
-      throw error;
-    },
+  const loop = new Loop(sys, (error) => {
+    throw error;
   });
   t.teardown(() => loop.end());
   return loop;

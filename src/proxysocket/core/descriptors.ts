@@ -113,6 +113,10 @@ export class ProcessDescriptors {
     return true;
   }
 
+  keepListeners(protocol: Protocol, count: number): void {
+    this.#held[protocol] += count;
+  }
+
   releaseListener(protocol: Protocol = 'TCP', count = 1): void {
     this.#held[protocol] -= count;
     this.#signals.listeners.freed(this.#listeners);

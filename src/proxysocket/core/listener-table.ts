@@ -7,7 +7,7 @@ import type { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine } from '../engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
 import { isShared, slotKeys } from './addresses.ts';
-import { hasInherited, inheritedPort } from './inherited.ts';
+import { inheritedPort } from './inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import type { EngineContext } from './service-port.ts';
@@ -23,9 +23,9 @@ export interface Listener<O extends Owner> {
   readonly owner: O;
   readonly listen: ListenSpec;
   readonly boundPort: number;
-  /** How often it was opened. */
+  /** How many sockets of this thread it has. */
   readonly count: number;
-  /** Opens one more socket. Rejects with the system's error. */
+  /** Rejects with the system's error. */
   open(spec: ListenSpec): Promise<void>;
   /** Hands the listener to a service port; new clients are served by it at once. */
   assign(owner: O, listen: ListenSpec): void;
@@ -202,27 +202,21 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
     const { descriptors, kind, random } = this.#options;
     const listener = this.#options.newListener(listen, owner);
     const open = (port: number): Promise<void> => listener.open({ ...listen, port });
-    let acquired = 0;
-    const acquire = (): boolean => {
-      const isFree = descriptors.acquireListener(protocol);
-      if (isFree) acquired += 1;
-      return isFree;
-    };
+    const isFree = descriptors.acquireListener(protocol);
     try {
       assertPossible(kind, listen);
-      if (!acquire()) throw failure('EMFILE', 'no descriptor');
+      if (!isFree) throw failure('EMFILE', 'no descriptor');
       if (listen.port === 0)
         await listenOnAnyPort(open, this.#kernelPorts, random, inheritedPort(key));
       else await open(listen.port);
-      const { boundPort } = listener;
-      // An old process with more workers had a socket for each. Clients in their queues would be reset.
-      while (hasInherited(protocol, listen.address, boundPort) && acquire()) await open(boundPort);
     } catch (error) {
       await listener.close();
-      descriptors.releaseListener(protocol, acquired);
+      if (isFree) descriptors.releaseListener(protocol);
       this.#fail(slot, owner, error);
       return;
     }
+    // Those that were inherited are open, whatever the limit.
+    descriptors.keepListeners(protocol, listener.count - 1);
     this.#endFailure(slot);
     slot.listener = listener;
     this.#noteOwner(slot, owner);

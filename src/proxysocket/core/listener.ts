@@ -5,6 +5,7 @@ import { familyOf, type Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
 import { sourceRangeInvalid } from '../events.ts';
 import type { ListenSpec, ServicePortSpec, Traffic } from '../spec.ts';
+import { hasInherited } from './inherited.ts';
 import type { Listener } from './listener-table.ts';
 import type { ServicePort } from './service-port.ts';
 
@@ -29,8 +30,8 @@ export abstract class OwnedListener<
   readonly sockets: L[] = [];
   owner: ServicePort;
   listen: ListenSpec;
+  trafficOf: (from: ClientIp) => Traffic;
   readonly #transport: ListenTransport<L>;
-  #trafficOf: (from: ClientIp) => Traffic;
   #admits: SourceFilter | undefined;
 
   constructor(listen: ListenSpec, owner: ServicePort, transport: ListenTransport<L>) {
@@ -38,7 +39,7 @@ export abstract class OwnedListener<
     this.family = familyOf(listen.address);
     this.owner = owner;
     this.listen = listen;
-    this.#trafficOf = trafficRule(owner.name, listen);
+    this.trafficOf = trafficRule(owner.name, listen);
     this.#admits = sourceFilter(owner.name, listen.sourceRanges);
   }
 
@@ -55,18 +56,18 @@ export abstract class OwnedListener<
     return this.#admits?.(from.client) ?? true;
   }
 
-  trafficOf(from: ClientIp): Traffic {
-    return this.#trafficOf(from);
-  }
-
   async open(spec: ListenSpec): Promise<void> {
-    this.sockets.push(await this.#transport.listen(spec, this as never));
+    const { protocol } = this.owner;
+    // An old process with more workers had a socket for each. Clients in their queues would be reset.
+    do {
+      this.sockets.push(await this.#transport.listen(spec, this as never));
+    } while (hasInherited(protocol, spec.address, this.boundPort));
   }
 
   assign(owner: ServicePort, listen: ListenSpec): void {
     this.owner = owner;
     this.listen = listen;
-    this.#trafficOf = trafficRule(owner.name, listen);
+    this.trafficOf = trafficRule(owner.name, listen);
     this.#admits = sourceFilter(owner.name, listen.sourceRanges);
   }
 

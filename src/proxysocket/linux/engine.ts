@@ -12,13 +12,13 @@ import * as k from './sys/abi.ts';
 import { UnfitError, type Library } from './sys/library.ts';
 import { Pinned } from './sys/memory.ts';
 import type { Sys } from './sys/sys.ts';
-import { LinuxTcpTransport } from './tcp/transport.ts';
+import { linuxTcp } from './tcp/transport.ts';
 import { linuxUdp } from './udp/transport.ts';
 
 /** The engine on system calls, in the thread that runs the loop. */
 export function createDataPlane(loop: Loop, options: CoreOptions): AcceptorEngine {
   return new AcceptorEngine('linux', options, (context) => ({
-    tcp: new LinuxTcpTransport(loop, context),
+    tcp: linuxTcp(loop, context),
     udp: linuxUdp(loop, context.limits),
   }));
 }
@@ -101,7 +101,7 @@ export async function probeRelay(sys: Sys): Promise<void> {
   server.listen(0, '127.0.0.1');
   udp.bind(0, '127.0.0.1');
   const failed = Promise.withResolvers<never>();
-  const loop = new Loop(sys, { onFault: (error) => failed.reject(error) });
+  const loop = new Loop(sys, failed.reject);
   const engine = createDataPlane(loop, {
     limits: { ...DEFAULT_LIMITS, connectTimeoutsMs: [TIMEOUT_MS] },
     clock: systemClock,

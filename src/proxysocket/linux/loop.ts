@@ -26,15 +26,6 @@ export interface Pollable {
   failed(error: unknown): void;
 }
 
-interface LoopOptions {
-  /** Called with every bug after the pollable's `failed`. */
-  readonly onFault?: (error: unknown) => void;
-}
-
-export interface TurnEnd {
-  endTurn(): void;
-}
-
 interface Watched {
   readonly owner: Pollable;
   /** Distinguishes this use of the descriptor from earlier ones. */
@@ -52,17 +43,17 @@ export class Loop {
   readonly #events: Pinned;
   readonly #words: Int32Array;
   readonly #change: bigint;
-  readonly #options: LoopOptions;
+  readonly #onFault: (error: unknown) => void;
   readonly #watched: (Watched | undefined)[] = [];
   readonly #ready: Pollable[] = [];
-  readonly #turnEnds: TurnEnd[] = [];
+  readonly #turnEnds: (() => void)[] = [];
   turns = 0;
   #marks = 0;
 
-  /** Throws the system's error. */
-  constructor(sys: Sys, options: LoopOptions = {}) {
+  /** `onFault`: called with every bug after the pollable's `failed`. Throws the system's error. */
+  constructor(sys: Sys, onFault: (error: unknown) => void = () => undefined) {
     this.sys = sys;
-    this.#options = options;
+    this.#onFault = onFault;
     this.#events = new Pinned(sys.ffi, (CHANGE_WORD + k.EPOLL_EVENT_WORDS) * 4);
     this.#words = new Int32Array(this.#events.bytes.buffer);
     this.#change = addressOf(this.#events, CHANGE_WORD * 4);
@@ -102,8 +93,8 @@ export class Loop {
     this.#ready.push(owner);
   }
 
-  atTurnEnd(owner: TurnEnd): void {
-    this.#turnEnds.push(owner);
+  atTurnEnd(callback: () => void): void {
+    this.#turnEnds.push(callback);
   }
 
   /**
@@ -125,7 +116,7 @@ export class Loop {
       this.#call(watched.owner, words[at] ?? 0);
     }
     if (this.hasWork) for (const owner of this.#ready.splice(0)) this.#call(owner, 0);
-    for (const owner of this.#turnEnds) owner.endTurn();
+    for (const callback of this.#turnEnds) callback();
     this.clock.run();
     return Math.max(0, count);
   }
@@ -168,7 +159,7 @@ export class Loop {
       owner.ready(mask);
     } catch (error) {
       owner.failed(error);
-      this.#options.onFault?.(error);
+      this.#onFault(error);
     }
   }
 }

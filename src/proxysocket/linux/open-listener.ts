@@ -40,7 +40,7 @@ export function openSockets(
   const share = (fd: number) => sys.setOption(fd, k.SOL_SOCKET, k.SO_REUSEPORT, 1);
   const listen = (fd: number): void => {
     if (areMany) share(fd);
-    if (protocol === 'TCP') check(sys.listen(fd, limits.backlog), 'listen');
+    if (protocol === 'TCP') check(sys.c.listen(fd, limits.backlog), 'listen');
   };
   try {
     for (const fd of inherited) {

@@ -4,6 +4,7 @@ import { takeInherited, type InheritedSocket } from '../core/inherited.ts';
 import type { Listener } from '../core/listener-table.ts';
 import type { EngineLimits } from '../limits.ts';
 import { openSockets } from '../linux/open-listener.ts';
+import * as k from '../linux/sys/abi.ts';
 import type { Sys } from '../linux/sys/sys.ts';
 import type { ListenSpec } from '../spec.ts';
 import type { ServicePortRecord } from './counter-memory.ts';
@@ -92,7 +93,8 @@ export class PoolListener implements Listener<ServicePortRecord> {
   takeAll(): InheritedSocket[] {
     const { sys } = this.#opener;
     return this.#sockets.splice(0).flatMap((socket) => {
-      const fd = socket.holder === undefined ? socket.fd : sys.duplicate(socket.fd);
+      const isFree = socket.holder === undefined;
+      const fd = isFree ? socket.fd : sys.c.fcntl(socket.fd, k.F_DUPFD_CLOEXEC, 0);
       return isSame(socket, fd) ? [this.#described(fd)] : [];
     });
   }

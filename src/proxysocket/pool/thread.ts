@@ -28,7 +28,7 @@ async function runWorker(start: WorkerStart): Promise<void> {
   const outbox = new Outbox(port, control);
   const sys = await openSys(new DescriptorLedger(start.ledger));
   if (!start.isProven) await probeEngine(sys);
-  const loop = new Loop(sys, { onFault: (error) => publishFault('internal-error', error) });
+  const loop = new Loop(sys, (error) => publishFault('internal-error', error));
   const counters = sharedCounters((name, slot, memory) => {
     // At once: the main thread has to know it when a client gets an answer.
     outbox.post({ kind: 'counts', name, slot, memory });

@@ -2,7 +2,7 @@ import { closeSync, writeSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import { messageOf } from '../../errors.ts';
-import { DescriptorLedger } from '../linux/sys/memory.ts';
+import { DescriptorLedger, ledgerMemory } from '../linux/sys/memory.ts';
 import type { Sys } from '../linux/sys/sys.ts';
 import {
   decodeError,
@@ -66,12 +66,9 @@ export class PoolWorker {
     this.index = options.index;
     this.#wakeFd = options.start.wakeFd;
     this.#onReport = options.onReport;
-    this.#ledger = DescriptorLedger.create(options.processLimit);
-    const workerData: WorkerStart = {
-      ...options.start,
-      control: this.#control.buffer,
-      ledger: this.#ledger.memory,
-    };
+    const ledger = ledgerMemory(options.processLimit);
+    this.#ledger = new DescriptorLedger(ledger);
+    const workerData: WorkerStart = { ...options.start, control: this.#control.buffer, ledger };
     this.#worker = compileInPlace(
       () =>
         new Worker(options.module, {

@@ -79,7 +79,7 @@ linuxTest('a pollable that requests it is called again, in a turn that does not 
 linuxTest('a bug costs one socket and is reported', (t) => {
   const sys = newSys();
   const faults: unknown[] = [];
-  const loop = new Loop(sys, { onFault: (error) => faults.push(error) });
+  const loop = new Loop(sys, (error) => faults.push(error));
   t.teardown(() => loop.end());
   const [one, other] = connectedPair(sys);
   const masks: number[] = [];

@@ -43,17 +43,8 @@ export class PinnedArray extends Pinned {
 export class DescriptorLedger {
   readonly #open: Uint8Array;
 
-  constructor(memory: SharedArrayBuffer) {
+  constructor(memory = ledgerMemory(1 << 16)) {
     this.#open = new Uint8Array(memory);
-  }
-
-  /** `limit`: the largest number of descriptors that the process may have. */
-  static create(limit: number): DescriptorLedger {
-    return new DescriptorLedger(new SharedArrayBuffer(Math.min(limit, MAX_DESCRIPTORS)));
-  }
-
-  get memory(): SharedArrayBuffer {
-    return this.#open.buffer as SharedArrayBuffer;
   }
 
   opened(fd: number): void {
@@ -72,6 +63,11 @@ export class DescriptorLedger {
     }
     return list;
   }
+}
+
+/** `limit`: the largest number of descriptors that the process may have. */
+export function ledgerMemory(limit: number): SharedArrayBuffer {
+  return new SharedArrayBuffer(Math.min(limit, MAX_DESCRIPTORS));
 }
 
 /** The kernel's own limit (`fs.nr_open`) unless it was raised. */

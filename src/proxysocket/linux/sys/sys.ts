@@ -35,7 +35,7 @@ export class Sys implements Library {
   /** Addresses that were connected to, as the kernel's structure. */
   readonly #peers = new WeakMap<SocketAddress, { memory: Pinned; length: number }>();
 
-  constructor({ ffi, c }: Library, ledger = DescriptorLedger.create(1 << 16)) {
+  constructor({ ffi, c }: Library, ledger = new DescriptorLedger()) {
     this.ffi = ffi;
     this.c = c;
     this.ledger = ledger;
@@ -59,11 +59,6 @@ export class Sys implements Library {
     return fd;
   }
 
-  /** Duplicates the descriptor for another owner; not in the ledger. A negative errno if none is left. */
-  duplicate(fd: number): number {
-    return this.c.fcntl(fd, k.F_DUPFD_CLOEXEC, 0);
-  }
-
   bind(fd: number, to: SocketAddress): number {
     return this.c.bind(fd, this.#value, writeSockaddr(this.#scratch.view, 0, to));
   }
@@ -77,10 +72,6 @@ export class Sys implements Library {
     if (result < 0) return result;
     this.setOption(fd, k.IPPROTO_IP, k.IP_BIND_ADDRESS_NO_PORT, 1);
     return this.bind(fd, { address, port: 0 });
-  }
-
-  listen(fd: number, backlog: number): number {
-    return this.c.listen(fd, backlog);
   }
 
   /** `-EINPROGRESS` when the outcome of a stream is still open. Throws for an invalid IP literal. */
@@ -169,6 +160,7 @@ export class Sys implements Library {
     this.setOption(fd, k.IPPROTO_TCP, k.TCP_KEEPCNT, PROBES);
   }
 
+  /** For SO_ERROR, the pending error of a socket, which this clears. */
   getOption(fd: number, level: number, option: number): number {
     const { view } = this.#scratch;
     view.setUint32(k.SOCKADDR_BYTES, 4, true);
@@ -187,11 +179,6 @@ export class Sys implements Library {
     view.setBigUint64(8, program.address, true);
     const option = k.SO_ATTACH_REUSEPORT_CBPF;
     return this.c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
-  }
-
-  /** The pending error of a socket, which this clears; 0 when there is none. */
-  takeError(fd: number): number {
-    return this.getOption(fd, k.SOL_SOCKET, k.SO_ERROR);
   }
 
   /** Bytes written and not acknowledged by the peer; 0 if unknown. */

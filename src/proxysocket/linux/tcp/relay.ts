@@ -257,7 +257,7 @@ class Side implements TcpDial, Pollable {
     const isRead = peer !== undefined && this.#kept === undefined && !this.ended;
     if ((mask & k.EPOLLERR) !== 0 && !isRead) {
       // The socket is broken, and no read would reveal it.
-      relay.broken(this, relay.loop.sys.takeError(this.fd));
+      relay.broken(this, relay.loop.sys.getOption(this.fd, k.SOL_SOCKET, k.SO_ERROR));
       return;
     }
     if (peer === undefined) return;
@@ -289,7 +289,8 @@ class Side implements TcpDial, Pollable {
   #dialed(mask: number): void {
     const { owner, loop } = this.#relay;
     this.#mask = mask;
-    const errno = (mask & BROKEN) === 0 ? 0 : loop.sys.takeError(this.fd);
+    const isBroken = (mask & BROKEN) !== 0;
+    const errno = isBroken ? loop.sys.getOption(this.fd, k.SOL_SOCKET, k.SO_ERROR) : 0;
     if (errno === 0) owner.dialed();
     else owner.dialFailed(k.systemError(Math.abs(errno), 'connect'));
   }

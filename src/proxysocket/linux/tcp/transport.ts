@@ -1,8 +1,6 @@
 import type { Clock } from '../../../util/clock.ts';
 import type { Listening } from '../../core/listener.ts';
 import type { EngineContext } from '../../core/service-port.ts';
-import type { EngineLimits } from '../../limits.ts';
-import type { ListenSpec } from '../../spec.ts';
 import type { AcceptOwner, TcpTransport } from '../../tcp/transport.ts';
 import { INTEREST, type Loop, type Pollable } from '../loop.ts';
 import { closeListener, openListener, watchListener } from '../open-listener.ts';
@@ -27,45 +25,43 @@ const ONE_CLIENT: ReadonlySet<number> = new Set([
   k.EHOSTUNREACH,
 ]);
 
-export class LinuxTcpTransport implements TcpTransport {
+export function linuxTcp(loop: Loop, { limits, clock, descriptors }: EngineContext): TcpTransport {
+  const memory = new RelayMemory(loop.sys, limits.bulkBufferBudget, descriptors);
+  return {
+    listen: async (spec, owner) =>
+      new ListeningSocket(
+        { loop, clock, memory },
+        openListener(loop.sys, 'TCP', spec, limits),
+        owner,
+      ),
+    destroy: async () => undefined,
+  };
+}
+
+interface TcpParts {
   readonly loop: Loop;
   readonly clock: Clock;
   readonly memory: RelayMemory;
-  readonly #limits: EngineLimits;
-
-  constructor(loop: Loop, { limits, clock, descriptors }: EngineContext) {
-    this.loop = loop;
-    this.clock = clock;
-    this.memory = new RelayMemory(loop.sys, limits.bulkBufferBudget, descriptors);
-    this.#limits = limits;
-  }
-
-  async listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening> {
-    const fd = openListener(this.loop.sys, 'TCP', spec, this.#limits);
-    return new ListeningSocket(this, fd, owner);
-  }
-
-  async destroy(): Promise<void> {}
 }
 
 class ListeningSocket implements Listening, Pollable {
   readonly boundPort: number;
   readonly #fd: number;
-  readonly #transport: LinuxTcpTransport;
+  readonly #parts: TcpParts;
   readonly #owner: AcceptOwner;
   #state: 'listening' | 'paused' | 'closed' = 'listening';
   /** There is no descriptor for the next client, which is counted only once. */
   #isExhausted = false;
 
-  constructor(transport: LinuxTcpTransport, fd: number, owner: AcceptOwner) {
-    this.#transport = transport;
+  constructor(parts: TcpParts, fd: number, owner: AcceptOwner) {
+    this.#parts = parts;
     this.#fd = fd;
     this.#owner = owner;
-    this.boundPort = watchListener(transport.loop, fd, this);
+    this.boundPort = watchListener(parts.loop, fd, this);
   }
 
   ready(): void {
-    const { sys } = this.#transport.loop;
+    const { sys } = this.#parts.loop;
     for (let count = 0; count < ACCEPTS_AT_ONCE && this.#state === 'listening'; count += 1) {
       const fd = sys.accept(this.#fd);
       if (fd < 0 && fd !== -k.EAGAIN) {
@@ -74,7 +70,7 @@ class ListeningSocket implements Listening, Pollable {
       }
       this.#isExhausted = false;
       if (fd < 0) return;
-      const { loop, memory } = this.#transport;
+      const { loop, memory } = this.#parts;
       this.#owner.accepted(new LinuxTcpClient(loop, memory, fd));
     }
   }
@@ -85,21 +81,21 @@ class ListeningSocket implements Listening, Pollable {
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
-    closeListener(this.#transport.loop, this.#fd);
+    closeListener(this.#parts.loop, this.#fd);
   }
 
   #exhausted(): void {
     if (!this.#isExhausted) this.#owner.acceptFailed();
     this.#isExhausted = true;
     this.#state = 'paused';
-    this.#transport.loop.unwatch(this.#fd);
+    this.#parts.loop.unwatch(this.#fd);
     this.#resumeLater();
   }
 
   #resumeLater(): void {
-    this.#transport.clock.setTimer(PAUSE_MS, () => {
+    this.#parts.clock.setTimer(PAUSE_MS, () => {
       if (this.#state !== 'paused') return;
-      if (this.#transport.loop.watch(this.#fd, this, INTEREST.readable) < 0) this.#resumeLater();
+      if (this.#parts.loop.watch(this.#fd, this, INTEREST.readable) < 0) this.#resumeLater();
       else this.#state = 'listening';
     });
   }

@@ -3,7 +3,7 @@ import type { EngineLimits } from '../../limits.ts';
 import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type { ServicePort } from '../../core/service-port.ts';
 import { UdpSession, type ListenSocket, type SessionClient } from '../../udp/transport.ts';
-import { INTEREST, type Loop, type Pollable, type TurnEnd } from '../loop.ts';
+import { INTEREST, type Loop, type Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import { Datagrams, isFull, type Recipient, type Sending } from '../sys/datagrams.ts';
 
@@ -160,14 +160,14 @@ export function udpParts(loop: Loop, limits: EngineLimits) {
 }
 
 /** Collects a turn's answers, to send those of one listening socket together: half the cost with many clients. */
-class Answers implements TurnEnd {
+class Answers {
   readonly #datagrams: Datagrams;
   #count = 0;
   #listenFd = -1;
 
   constructor(loop: Loop) {
     this.#datagrams = new Datagrams(loop.sys, SLOTS);
-    loop.atTurnEnd(this);
+    loop.atTurnEnd(() => this.endTurn());
   }
 
   /** Takes up to `most` datagrams from the session's socket: how many, or a negative error number. */

@@ -76,7 +76,7 @@ linuxTest('a failed call returns its error number', (t) => {
   const sys = newSys();
   const memory = new Pinned(sys.ffi, 8);
   t.equal(sys.read(-1, memory, 8), -k.EBADF);
-  t.equal(sys.listen(-1, 1), -k.EBADF);
+  t.equal(sys.c.listen(-1, 1), -k.EBADF);
   t.equal(sys.getOption(-1, k.SOL_SOCKET, k.SO_ERROR), -k.EBADF);
   t.equal(sys.localAddress(-1), undefined);
   t.equal(sys.queued(-1), 0);
