@@ -1,4 +1,5 @@
-import { isSameActivity, type Activity } from '../proxysocket/counters.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { Activity } from '../proxysocket/counters.ts';
 import type { Engine } from '../proxysocket/engine.ts';
 import {
   addTraffic,
@@ -98,7 +99,7 @@ export class Sampler {
     this.#activity = engine?.activity();
     const sum = { ...NO_TRAFFIC };
     let active = 0;
-    if (before && this.#activity && isSameActivity(before, this.#activity)) {
+    if (this.#activity && isDeepStrictEqual(before, this.#activity)) {
       for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
       active = this.#activity.active;
     } else {

@@ -68,8 +68,8 @@ export class AcceptorEngine implements Engine {
     endpoints: owner.balancer.size,
   }));
   readonly #addresses = new AddressIndex();
-  readonly #shared = new SharedServicePorts<AcceptOwner>(this.#addresses, ({ spec, slot }) => {
-    this.#open(JSON.parse(spec) as ServicePortSpec, slot);
+  readonly #shared = new SharedServicePorts<AcceptOwner>(this.#addresses, (change) => {
+    this.#openShared(change);
     this.#loops.changed();
   });
   readonly #loops: LoopGuard;
@@ -204,10 +204,7 @@ export class AcceptorEngine implements Engine {
   }
 
   #set(spec: ServicePortSpec, slot: number | undefined): void {
-    if (usesSharedSockets(spec)) {
-      this.#setShared(sharedChange(spec, slot));
-      return;
-    }
+    if (usesSharedSockets(spec)) return this.#setShared(sharedChange(spec, slot));
     const before = this.#servicePorts.get(spec.name);
     if (before !== undefined && before.protocol !== spec.protocol) this.#remove(spec.name);
     this.#shared.remove(spec.name);
@@ -216,12 +213,13 @@ export class AcceptorEngine implements Engine {
 
   #setShared(change: SharedChange): void {
     const before = this.#servicePorts.get(change.name)?.protocol;
-    if (before === 'TCP') {
-      this.#open(JSON.parse(change.spec) as ServicePortSpec, change.slot);
-    } else {
-      if (before !== undefined) this.#remove(change.name);
-      this.#shared.set(change);
-    }
+    if (before === 'TCP') return this.#openShared(change);
+    if (before !== undefined) this.#remove(change.name);
+    this.#shared.set(change);
+  }
+
+  #openShared({ spec, slot }: SharedChange): void {
+    this.#open(JSON.parse(spec) as ServicePortSpec, slot);
   }
 
   #open(spec: ServicePortSpec, slot: number | undefined): void {

@@ -151,11 +151,3 @@ export function countedIn(counters: ServicePortCounters): number {
   if (counters === UNUSED) return 0;
   return sumOf(counters, COUNTED) + failedIn(counters);
 }
-
-export function isSameActivity(one: Activity, other: Activity): boolean {
-  return (
-    one.servicePorts === other.servicePorts &&
-    one.counted === other.counted &&
-    one.active === other.active
-  );
-}

@@ -56,7 +56,8 @@ export async function createEngine(
   if (engine !== 'node') {
     try {
       // The node engine could not open the sockets of that portal.
-      const fallback = () => (chosen.portal?.kind === 'transparent' ? undefined : makeNode);
+      const fallback = (counters: NewCounters) =>
+        chosen.portal?.kind === 'transparent' ? undefined : makeNode(counters);
       const pool = await startPool(options, fallback, log, hooks);
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
       return pool;

@@ -49,13 +49,14 @@ const YOUNG_MS = 10_000;
 
 const MODULE = threadModule('pool-worker', 'thread', import.meta.url);
 
-type MakeFallback = (counters: NewCounters) => Promise<Engine>;
-
 export interface PoolOptions {
   readonly workers?: number;
   readonly limits?: Partial<EngineLimits>;
-  /** Makes the fallback engine, once workers keep crashing. Default: none; workers are restarted without end. */
-  readonly fallback?: () => MakeFallback | undefined;
+  /**
+   * Makes the fallback engine, once workers keep crashing; undefined, as by default: there is none, and workers are
+   * restarted without end.
+   */
+  readonly fallback?: (counters: NewCounters) => Promise<Engine> | undefined;
   readonly backoff?: BackoffPolicy;
   /** The module that worker threads run, for tests. */
   readonly module?: URL;
@@ -296,16 +297,17 @@ export class Pool implements Engine {
     this.#ports.countsNoMore(worker);
     if (this.#ending.signal.aborted || this.#falling !== undefined) return false;
     publishFault('worker-lost', error ?? 'the thread has ended');
-    const isSpent = this.#crashes.add(performance.now());
-    const make = isSpent ? this.#options.fallback?.() : undefined;
-    if (make === undefined) return true;
-    this.#falling = this.#fallBack(make);
+    if (!this.#crashes.add(performance.now())) return true;
+    const counters = sharedCounters((...row) => this.#ports.counts(this, ...row));
+    const engine = this.#options.fallback?.(counters);
+    if (engine === undefined) return true;
+    this.#falling = this.#fallBack(engine);
     await this.#falling;
     return false;
   }
 
   /** The fallback engine takes over with the same sockets. Living workers keep their connections. */
-  async #fallBack(make: MakeFallback): Promise<void> {
+  async #fallBack(making: Promise<Engine>): Promise<void> {
     const open = [...this.#listeners.open()];
     offerPorts(open.map(({ key, listener }) => [key, listener.boundPort]));
     const sockets = open.flatMap(({ listener }) => listener.takeAll());
@@ -313,10 +315,8 @@ export class Pool implements Engine {
     const closing = this.#each({ kind: 'close', newProcess });
     closing.catch(() => undefined);
     try {
-      await this.#listeners.close();
+      const [engine] = await Promise.all([making, this.#listeners.close()]);
       offerSockets(sockets);
-      const counters = sharedCounters((...row) => this.#ports.counts(this, ...row));
-      const engine = await make(counters);
       publishFault('fallback', `the ${engine.kind} engine takes over`);
       this.#fallback = engine;
       await engine.apply(this.#ports.sets());

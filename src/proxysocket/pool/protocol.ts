@@ -36,10 +36,7 @@ export type Command =
   /** Ends the thread: `close` when the last relay has ended. */
   | { readonly kind: 'close' | 'destroy'; readonly newProcess: NewProcess | undefined };
 
-export interface NumberedCommand {
-  readonly id: number;
-  readonly command: Command;
-}
+export type NumberedCommand = Command & { readonly id: number };
 
 export interface Done {
   readonly id: number;

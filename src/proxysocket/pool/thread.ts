@@ -40,7 +40,8 @@ async function runWorker(start: WorkerStart): Promise<void> {
   let life: 'serving' | 'close' | 'destroy' | 'ended' = 'serving';
 
   /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
-  const carryOut = async ({ id, command }: NumberedCommand): Promise<void> => {
+  const carryOut = async (command: NumberedCommand): Promise<void> => {
+    const { id } = command;
     try {
       switch (command.kind) {
         case 'inspect':

@@ -39,8 +39,6 @@ interface PoolWorkerOptions {
   readonly onReport: (report: Report) => void;
 }
 
-type Outcome = Omit<Done, 'id' | 'error'>;
-
 /**
  * One worker thread, as the main thread sees it. Commands run in order, including those sent before it was ready. It
  * blocks in the kernel; its eventfd wakes it for every command, and when the process ends, since Node waits for
@@ -57,7 +55,7 @@ export class PoolWorker {
   readonly #ledger: DescriptorLedger;
   readonly #wakeFd: number;
   readonly #onReport: (report: Report) => void;
-  readonly #waiting = new Map<number, PromiseWithResolvers<Outcome | undefined>>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<Done | undefined>>();
   #isOver = false;
   #commands = 0;
   #error: Error | undefined;
@@ -91,13 +89,13 @@ export class PoolWorker {
   }
 
   /** Resolves with undefined if the thread ends before it has done so. Rejects with the error of the command. */
-  async run(command: Command): Promise<Outcome | undefined> {
+  async run(command: Command): Promise<Done | undefined> {
     if (this.#isOver) return undefined;
     this.#commands += 1;
     const id = this.#commands;
-    const waiting = Promise.withResolvers<Outcome | undefined>();
+    const waiting = Promise.withResolvers<Done | undefined>();
     this.#waiting.set(id, waiting);
-    this.#worker.postMessage({ id, command } satisfies NumberedCommand, []);
+    this.#worker.postMessage({ ...command, id } satisfies NumberedCommand, []);
     this.#wake();
     return waiting.promise;
   }
@@ -129,11 +127,11 @@ export class PoolWorker {
     this.#onReport(report);
     if (report.kind !== 'turn') return;
     Atomics.add(this.#control, CONTROL.taken, 1);
-    for (const { id, error, ...outcome } of report.done) {
-      const waiting = this.#waiting.get(id);
-      this.#waiting.delete(id);
-      if (error === undefined) waiting?.resolve(outcome);
-      else waiting?.reject(decodeError(error));
+    for (const done of report.done) {
+      const waiting = this.#waiting.get(done.id);
+      this.#waiting.delete(done.id);
+      if (done.error === undefined) waiting?.resolve(done);
+      else waiting?.reject(decodeError(done.error));
     }
   }
 

@@ -224,7 +224,7 @@ async function mortal(t: Test, { workers = 1, ready = Promise.resolve() } = {}) 
   const echo = await echoServer(t);
   const served = await serving(t, [echo.endpoint], {
     workers,
-    fallback: () => async (counters) => {
+    fallback: async (counters) => {
       await ready;
       return createNodeEngine({ counters });
     },
