@@ -25,7 +25,7 @@ import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
 import type { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/known-clients.ts';
-import { readFlows } from '../../src/portal/rules/udp-flows.ts';
+import { clearFlows } from '../../src/portal/rules/udp-flows.ts';
 import { readLinks } from '../../src/portal/interface/linux.ts';
 import { findRules } from '../../src/portal/iptables/script.ts';
 import { readTable } from '../../src/portal/nftables/listing.ts';
@@ -181,7 +181,12 @@ export const TARGETS: readonly Target[] = [
         5,
       ),
     ],
-    parse: (text) => [...readFlows(text)],
+    parse: async (text) =>
+      clearFlows(
+        async () => ({ stdout: text, stderr: '' }),
+        new Map([['4 10.96.0.1 53', '']]),
+        new Set(),
+      ),
   },
   {
     name: 'what iptables-save lists',

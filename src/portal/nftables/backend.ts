@@ -135,15 +135,11 @@ export class NftablesBackend implements Backend {
     elements: Elements,
     onlyOwn: boolean,
   ): Promise<string | undefined> {
-    const ensureRoute = () => this.#policyRoute?.ensure(config.families);
-    const [listing] = await Promise.all([
-      // No table, or an unreadable one: writing reports why.
-      this.#list().catch(() => undefined),
-      onlyOwn ? undefined : ensureRoute(),
-    ]);
+    // No table, or an unreadable one: writing reports why.
+    const listing = await this.#list().catch(() => undefined);
     const found = listing === undefined ? undefined : await readTable(listing, config, elements);
     if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
-    if (onlyOwn) await ensureRoute();
+    await this.#policyRoute?.ensure(config.families);
     if (found !== undefined) {
       const script = renderMended(this.#table, config, found.stale, found.changes);
       if (await isAccepted(this.#write('writing', script))) return undefined;

@@ -66,12 +66,12 @@ export async function readTable(
 ): Promise<ListedTable> {
   const desired: Outline = new Map();
   for (const line of linesOf(renderTable('table', config))) note(desired, line);
-  const missing = new Map<string, Map<string, string>>();
-  for (const { set, key, value } of allElements(config, elements)) {
-    const values = missing.get(set);
-    if (values === undefined) missing.set(set, new Map([[key, value]]));
-    else values.set(key, value);
-  }
+  const missing = new Map(
+    Array.from(
+      Map.groupBy(allElements(config, elements), ({ set }) => set),
+      ([set, some]) => [set, new Map(some.map(({ key, value }) => [key, value]))],
+    ),
+  );
   const listed: Outline = new Map();
   const changes: ElementChange[] = [];
   let lines = 0;

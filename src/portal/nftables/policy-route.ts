@@ -1,7 +1,7 @@
 /** The routing rule and route that deliver marked packets to this host, in each address family. */
 import { KpngError } from '../../errors.ts';
 import { FAMILIES, type Family } from '../../util/family.ts';
-import { type Command, type Exec, ExecError, NOT_PERMITTED, runTool, type Tool } from '../exec.ts';
+import { type Exec, ExecError, NOT_PERMITTED, runTool, type Tool } from '../exec.ts';
 import type { TransparentRoute } from '../rules/backend.ts';
 
 const IP: Tool = {
@@ -34,26 +34,23 @@ const PROTOCOL = '78';
 /** The mask of a rule that names none. */
 const ALL_BITS = '0xffffffff';
 
-interface Rule {
+/** A rule or route, as ip lists it. */
+interface Item {
   readonly priority?: number;
   readonly fwmark?: string;
   readonly fwmask?: string;
   readonly table?: string;
   readonly protocol?: string;
-}
-
-interface Route {
   readonly type?: string;
   readonly dst?: string;
   readonly dev?: string;
-  readonly protocol?: string;
 }
 
 /** The routing rules, the routes of our table, and commands of `ip -batch` about ours. */
 interface Listed {
   readonly family: Family;
-  readonly rules: readonly Rule[];
-  readonly routes: readonly Route[];
+  readonly rules: readonly Item[];
+  readonly routes: readonly Item[];
   /** What is missing. */
   readonly add: readonly string[];
   /** Remove rules of ours for other marks, from before `--portal-mark` was changed. */
@@ -74,10 +71,10 @@ export class PolicyRoute {
 
   /**
    * Adds what is missing, and returns whether anything was. Rejects with KPNG_PORTAL_CONFLICT when another program uses
-   * the mark or the table.
+   * the mark or the table; with `first`, also when a rule of another program may route marked packets before ours.
    */
-  async ensure(families: readonly Family[]): Promise<boolean> {
-    const listed = await this.#listOwn(families);
+  async ensure(families: readonly Family[], first = false): Promise<boolean> {
+    const listed = await this.#listOwn(families, first);
     await Promise.all(
       listed.map(({ family, add, replace }) => this.#batch(family, 'adding', [...add, ...replace])),
     );
@@ -108,39 +105,30 @@ export class PolicyRoute {
     return isRemoved;
   }
 
-  /** Rejects with KPNG_PORTAL_CONFLICT when a rule of another program may route marked packets first. */
-  async refuseEarlierRules(families: readonly Family[]): Promise<void> {
-    for (const family of families) {
-      const { rules } = await this.#list(family);
-      const rule = rules.find(
-        // Rules for other marks do not count.
-        ({ priority = 0, fwmark, table, protocol }) =>
-          protocol !== PROTOCOL &&
-          fwmark === undefined &&
-          table !== 'local' &&
-          priority <= this.#route.priority,
-      );
-      if (rule === undefined) continue;
+  /** Rejects as `ensure` does. */
+  async #listOwn(families: readonly Family[], first = false): Promise<Listed[]> {
+    const { mark, table, priority } = this.#route;
+    const listed = await Promise.all(families.map((family) => this.#list(family)));
+    const others = (items: readonly Item[]) => items.filter((each) => each.protocol !== PROTOCOL);
+    const rules = others(listed.flatMap((each) => each.rules));
+    // Rules for other marks do not count.
+    const earlier = rules.find(
+      (rule) =>
+        rule.fwmark === undefined && rule.table !== 'local' && (rule.priority ?? 0) <= priority,
+    );
+    if (first && earlier !== undefined) {
       throw conflict(
-        `the routing rule ${rule.priority} of another program comes before ${this.#route.priority}, that of marked packets`,
+        `the routing rule ${earlier.priority} of another program comes before ${priority}, that of marked packets`,
       );
     }
-  }
-
-  /** Rejects with KPNG_PORTAL_CONFLICT when another program uses the mark or the table. */
-  async #listOwn(families: readonly Family[]): Promise<Listed[]> {
-    const { mark, table } = this.#route;
-    const listed = await Promise.all(families.map((family) => this.#list(family)));
-    const rules = listed.flatMap((each) => each.rules);
-    const rule = rules.find((each) => each.protocol !== PROTOCOL && overlaps(each, mark));
+    const rule = rules.find((each) => overlaps(each, mark));
     if (rule !== undefined) {
       throw conflict(
         `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
           `matches the packets that --portal transparent marks with ${hex(mark)}; give --portal-mark other bits`,
       );
     }
-    const routes = listed.flatMap((each) => each.routes);
-    const route = routes.find(({ protocol }) => protocol !== PROTOCOL);
+    const [route] = others(listed.flatMap((each) => each.routes));
     if (route === undefined) return listed;
     throw conflict(
       `the routing table ${table} has a route of another program to ${route.dst}; give ` +
@@ -150,9 +138,7 @@ export class PolicyRoute {
 
   async #list(family: Family): Promise<Listed> {
     const { table, priority, mark } = this.#route;
-    // With one process: it is run again and again.
-    const stdin = `rule\nroute show table ${table}\n`;
-    const listing = this.#ip(family, 'listing', { args: ['-j', '-batch', '-'], stdin });
+    const listing = this.#batch(family, 'listing', ['rule', `route show table ${table}`], ['-j']);
     const text = await listing.catch((error: unknown) => {
       const cause = error instanceof KpngError ? error.cause : undefined;
       const isEmpty = cause instanceof ExecError && cause.stderr.includes('does not exist');
@@ -161,7 +147,7 @@ export class PolicyRoute {
       throw error;
     });
     const lines = text.split('\n').filter((line) => line !== '');
-    const [rules = [], routes = []] = lines.map((line) => JSON.parse(line) as (Rule & Route)[]);
+    const [rules = [], routes = []] = lines.map((line) => JSON.parse(line) as Item[]);
     const textOf = (fwmark: number, fwmask: number): string =>
       `fwmark ${hex(fwmark)}/${hex(fwmask)} lookup ${table} priority ${priority} protocol ${PROTOCOL}`;
     const rule = textOf(mark, mark);
@@ -189,15 +175,18 @@ export class PolicyRoute {
     };
   }
 
-  async #batch(family: Family, doing: string, commands: readonly string[]): Promise<void> {
-    if (commands.length === 0) return;
+  /** Runs commands in one process, as they are run again and again. */
+  async #batch(
+    family: Family,
+    doing: string,
+    commands: readonly string[],
+    flags: readonly string[] = [],
+  ): Promise<string> {
+    if (commands.length === 0) return '';
     const stdin = commands.map((command) => `${command}\n`).join('');
-    await this.#ip(family, doing, { args: ['-batch', '-'], stdin });
-  }
-
-  #ip(family: Family, doing: string, { args, ...more }: Omit<Command, 'file'>): Promise<string> {
     const what = `${doing} the routes of marked packets in IPv${family}`;
-    return runTool(this.#exec, IP, what, { args: [`-${family}`, ...args], ...more });
+    const args = [`-${family}`, ...flags, '-batch', '-'];
+    return runTool(this.#exec, IP, what, { args, stdin });
   }
 }
 
@@ -208,7 +197,7 @@ function conflict(message: string): KpngError {
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);
 
 /** Whether a packet with only one of the marks would match the rule of the other. */
-function overlaps({ fwmark, fwmask = ALL_BITS }: Rule, mark: number): boolean {
+function overlaps({ fwmark, fwmask = ALL_BITS }: Item, mark: number): boolean {
   if (fwmark === undefined) return false;
   const theirs = BigInt(fwmark);
   const ours = BigInt(mark);

@@ -4,12 +4,7 @@ import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Family } from '../../util/family.ts';
 import { networksOf } from '../node-addresses.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
-import {
-  type Element,
-  type ElementChange,
-  type Elements,
-  type RuleConfig,
-} from '../rules/backend.ts';
+import type { Element, ElementChange, Elements, RuleConfig } from '../rules/backend.ts';
 import {
   block,
   BRIDGED_CHAIN,
@@ -215,16 +210,15 @@ function renderSets({ route }: RuleConfig, family: Family): string[] {
 }
 
 /** All elements, also those that do not depend on services. */
-export function allElements(
+export function* allElements(
   { families, nodePortNetworks }: RuleConfig,
   elements: Elements,
-): Element[] {
-  const networks = families.flatMap((family) =>
-    nodePortNetworks[family].map((key) => {
-      return { set: setName('node-networks', family), key, value: '' };
-    }),
-  );
-  return [...elements, ...networks];
+): Generator<Element> {
+  yield* elements;
+  for (const family of families) {
+    const set = setName('node-networks', family);
+    for (const key of nodePortNetworks[family]) yield { set, key, value: '' };
+  }
 }
 
 /**
@@ -232,7 +226,7 @@ export function allElements(
  * refused.
  */
 export function renderFull(table: string, config: RuleConfig, elements: Elements): string {
-  const changes = allElements(config, elements).map(({ set, key, value }) => {
+  const changes = Array.from(allElements(config, elements), ({ set, key, value }) => {
     return { set, key, before: undefined, after: value };
   });
   return renderRemoval(table) + renderTable(table, config) + renderChanges(table, changes);
@@ -271,31 +265,19 @@ export function renderDelta(
 /** Removals first: a changed value is a new element. */
 function renderChanges(table: string, changes: readonly ElementChange[]): string {
   const bySet = [...Map.groupBy(changes, ({ set }) => set)];
-  const removals = bySet.map(([set, some]) => {
-    const keys = some.flatMap(({ key, before }) => (before === undefined ? [] : [key]));
-    return renderElements('delete', table, set, keys);
-  });
-  const additions = bySet.map(([set, some]) => {
-    const entries = some.flatMap(({ key, after }) => {
-      if (after === undefined) return [];
-      return after === '' ? key : `${key} : ${after}`;
+  const render = (verb: string, entryOf: (change: ElementChange) => string | undefined): string[] =>
+    bySet.map(([set, some]) => {
+      const entries = some.flatMap((change) => entryOf(change) ?? []);
+      if (entries.length === 0) return '';
+      return `${verb} element inet ${table} ${set} {\n${entries.join(',\n')}\n}\n`;
     });
-    return renderElements('add', table, set, entries);
-  });
-  return [...removals, ...additions].join('');
+  return [
+    ...render('delete', ({ key, before }) => (before === undefined ? undefined : key)),
+    ...render('add', ({ key, after }) => (after === '' ? key : after && `${key} : ${after}`)),
+  ].join('');
 }
 
 /** Removes the table; no error when there is none. */
 export function renderRemoval(table: string): string {
   return `add table inet ${table}\ndelete table inet ${table}\n`;
-}
-
-function renderElements(
-  verb: 'add' | 'delete',
-  table: string,
-  set: string,
-  entries: readonly string[],
-): string {
-  if (entries.length === 0) return '';
-  return `${verb} element inet ${table} ${set} {\n${entries.join(',\n')}\n}\n`;
 }

@@ -176,9 +176,7 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
   let result: TrialResult;
   try {
     for (const family of families) attempts.push(await prepare(family, options.socket));
-    const policyRoute = new PolicyRoute(hurried, route);
-    await policyRoute.refuseEarlierRules(families);
-    const isAdded = await policyRoute.ensure(families);
+    const isAdded = await new PolicyRoute(hurried, route).ensure(families, true);
     if (isAdded) undo.push(() => new PolicyRoute(exec, route).remove());
     undo.push(() => removeNftables(exec, table));
     const script = render(table, route, attempts);
@@ -239,17 +237,16 @@ function render(table: string, route: TransparentRoute, attempts: readonly Attem
 }
 
 async function tryAll(attempts: readonly Attempt[]): Promise<TrialResult> {
-  const outcomes = await Promise.all(attempts.map(async ({ to }) => answerOf(to)));
-  const families: Family[] = [];
-  for (const [index, { family, to }] of attempts.entries()) {
+  const answers = await Promise.all(
+    attempts.map(async ({ family, to }) => ({ family, to, answer: await answerOf(to) })),
+  );
+  const reached = answers.filter(({ answer }) => answer !== undefined);
+  for (const { to, answer } of reached) {
     const place = formatHostPort(to);
-    const outcome = outcomes[index];
-    if (outcome === place) families.push(family);
-    else if (outcome !== undefined) return { problem: `a connection to ${place}: ${outcome}` };
+    if (answer !== place) return { problem: `a connection to ${place}: ${answer}` };
   }
-  return families.length > 0
-    ? { families }
-    : { problem: 'this host has no route to service addresses' };
+  if (reached.length === 0) return { problem: 'this host has no route to service addresses' };
+  return { families: reached.map(({ family }) => family) };
 }
 
 /** The server's answer, or the error; undefined: the host has no route there. */

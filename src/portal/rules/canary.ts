@@ -63,7 +63,8 @@ export function createCanary(
         const { address, port } = canaryAddress(asked, family);
         return (isOwn ? paths : [0]).map((_, index) => ({ address, port: port + index }));
       });
-      const results = await Promise.all(places.map(probeAddress));
+      const contacts = await Promise.all(places.map((at) => contact(at, false)));
+      const results = contacts.map(({ result }) => result);
       // Another process may have rules in one family only.
       if (!isOwn && results.includes('alive')) return 'alive';
       if (results.includes('gone')) return 'gone';
@@ -98,12 +99,8 @@ export function portOf(server: Server): number {
   return (server.address() as AddressInfo).port;
 }
 
-export async function probeAddress(to: CanaryAddress): Promise<ProbeResult> {
-  return (await contact(to, false)).result;
-}
-
 /** Connects and, on request, reads the greeting; otherwise resets, which leaves no state in the kernel. */
-function contact(
+export function contact(
   { address, port }: CanaryAddress,
   listens: boolean,
 ): Promise<{ result: ProbeResult; text: string }> {
@@ -152,7 +149,6 @@ export async function findOwner(
   );
   const alive = results.filter(({ result }) => result === 'alive');
   if (alive.length === 0 && results.some(({ result }) => result === 'gone')) return undefined;
-  const pids = alive.map(({ text }) => /^kpng-userspace (\d+)\n/.exec(text)?.[1]);
-  const pid = pids.find((text) => text !== undefined);
+  const [pid] = alive.flatMap(({ text }) => /^kpng-userspace (\d+)\n/.exec(text)?.[1] ?? []);
   return { pid: pid === undefined ? undefined : Number(pid) };
 }

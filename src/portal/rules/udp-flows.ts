@@ -101,21 +101,8 @@ export class UdpFlows {
   }
 }
 
-/** One tracked flow: its original destination, and the answering address. */
-interface Flow {
-  readonly to: string;
-  readonly toPort: string;
-  readonly from: string;
-  readonly fromPort: string;
-}
-
-const FLOW =
-  /\bdst=(?<to>\S+) sport=\d+ dport=(?<toPort>\d+) .*?\bsrc=(?<from>\S+) dst=\S+ sport=(?<fromPort>\d+) dport=\d+/g;
-
-/** The flows in the output of `conntrack -L -p udp`. Other lines are skipped. */
-export function* readFlows(text: string): Generator<Flow> {
-  for (const { groups } of text.matchAll(FLOW)) yield groups as unknown as Flow;
-}
+/** A tracked flow as conntrack prints it: its original destination and port, and the answering address and port. */
+const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d+) dport=\d+/g;
 
 /**
  * Removes stale UDP flows from connection tracking.
@@ -140,7 +127,13 @@ export async function clearFlows(
     for (const family of FAMILIES) {
       commands.push(...(await removals(exec, family, ports, targets[family], local)));
     }
-    for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) await remove(exec, args);
+    for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) {
+      await exec({ file: 'conntrack', args }).catch((error: unknown) => {
+        // conntrack exits with 1 if there was nothing to remove.
+        const none = / 0 flow entries have been deleted/;
+        if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
+      });
+    }
     const left = commands.length - MAX_FLOW_COMMANDS;
     if (left <= 0) return undefined;
     return new KpngError(
@@ -172,7 +165,7 @@ async function removals(
     printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;
   }
   const commands = new Map<string, string[]>();
-  for (const { to, toPort, from, fromPort } of readFlows(printed)) {
+  for (const [, to = '', toPort = '', from = '', fromPort = ''] of printed.matchAll(FLOW)) {
     const ofNode = local.has(to) ? ports.get(flowKey(family, undefined, toPort)) : undefined;
     const port = ports.get(flowKey(family, to, toPort)) ?? ofNode;
     const isRight = fromPort === port && (target === undefined || from === target);
@@ -187,12 +180,4 @@ async function removals(
 function filterOf(port: string, address = 'node'): string[] {
   const filter = ['--orig-port-dst', port];
   return address === 'node' ? filter : [...filter, '--orig-dst', address];
-}
-
-async function remove(exec: Exec, args: readonly string[]): Promise<void> {
-  await exec({ file: 'conntrack', args }).catch((error: unknown) => {
-    // conntrack exits with 1 if there was nothing to remove.
-    const none = / 0 flow entries have been deleted/;
-    if (!(error instanceof ExecError && none.test(error.stderr))) throw error;
-  });
 }

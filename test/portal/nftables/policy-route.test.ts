@@ -68,9 +68,9 @@ t.test('a rule that may route marked packets first is found', async (t) => {
   const local = { priority: 0, src: 'all', table: 'local' };
   const later = { priority: 41, src: 'all', iif: 'eth0', table: '77' };
   const otherMark = { priority: 9, src: 'all', fwmark: '0x200', fwmask: '0xf00', table: '2004' };
-  await host([local, otherMark, OURS, later]).route.refuseEarlierRules([4]);
+  await host([local, otherMark, OURS, later]).route.ensure([4], true);
   for (const priority of [10, 40]) {
-    const refused = host([local, { ...later, priority }]).route.refuseEarlierRules([4]);
+    const refused = host([local, { ...later, priority }]).route.ensure([4], true);
     const message = new RegExp(`routing rule ${priority} `);
     await t.rejects(refused, { code: 'KPNG_PORTAL_CONFLICT', message });
   }

@@ -5,9 +5,9 @@ import t, { type Test } from 'tap';
 import { portalShared } from '../../../src/portal/events.ts';
 import {
   canaryAddress,
+  contact,
   createCanary,
   findOwner,
-  probeAddress,
 } from '../../../src/portal/rules/canary.ts';
 import { waitForOtherWriters } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
@@ -138,7 +138,7 @@ t.test('if nothing answers, no socket is left', onlyLinux, async (t) => {
   await blackHole(t, endpointAt(port, address));
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();
-  t.equal(await probeAddress({ address, port }), 'silent');
+  t.equal((await contact({ address, port }, false)).result, 'silent');
   const canary = createCanary('mine', [4], []);
   t.equal(await canary.probe('busy'), 'silent', 'rules of another process may still be there');
   await until(() => open() <= before);
