@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { Protocol, type Endpoint, type PortMapping } from '../api/generated/localv1/api.ts';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Exec } from '../portal/exec.ts';
-import { Kernel, type Tools } from '../portal/iptables/tools.ts';
+import { restoreRules, type Tools } from '../portal/iptables/tools.ts';
 import { resolvePort } from '../proxier/endpoints.ts';
 import type { LocalChange, LocalSink, LocalView, ServiceEntry } from '../store/local-view.ts';
 import type { Family } from '../util/family.ts';
@@ -53,9 +53,11 @@ export class ExtipSink implements LocalSink {
 
   async #writeFamily(family: Family, text: string, any: boolean): Promise<void> {
     if (this.#written.get(family) === text) return;
-    const kernel = new Kernel(this.#options.exec, await this.#options.tools());
+    const { exec } = this.#options;
+    const tools = await this.#options.tools();
     try {
-      await kernel.restore(family, text, `writing the rules of IPv${family} external IPs`);
+      const doing = `writing the rules of IPv${family} external IPs`;
+      await restoreRules(exec, tools, family, text, doing);
     } catch (error) {
       this.#written.delete(family);
       // A host without IPv6 has none of our rules either.

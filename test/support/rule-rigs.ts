@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
-import { IptablesBackend } from '../../src/portal/iptables/backend.ts';
+import { iptablesBackend } from '../../src/portal/iptables/backend.ts';
 import type { Flavor } from '../../src/portal/iptables/tools.ts';
-import { NftablesBackend } from '../../src/portal/nftables/backend.ts';
+import { nftablesBackend } from '../../src/portal/nftables/backend.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { PortalPlan, ServicePortPortals } from '../../src/portal/portal.ts';
 import type { RuleCanary, RuleConfig } from '../../src/portal/rules/backend.ts';
@@ -122,7 +122,7 @@ export class NftablesRig extends RuleRig {
       },
       ...options,
     };
-    this.portal = new RulePortal(all, new NftablesBackend(all.exec ?? this.exec, table));
+    this.portal = new RulePortal(all, nftablesBackend(all.exec ?? this.exec, table));
   }
 
   /** How many programs were run. */
@@ -159,7 +159,7 @@ export class IptablesRig extends RuleRig {
     super();
     const exec = options.exec ?? this.exec;
     const tools = async () => ({ flavor, name: `iptables-${flavor}`, version: '1.8.9' });
-    const backend = new IptablesBackend(exec, tools, prefix);
+    const backend = iptablesBackend(exec, tools, prefix);
     this.portal = new RulePortal({ ...this.options(), exec, ...options }, backend);
   }
 

@@ -3,9 +3,9 @@
  * the same landings. What the unit tests show with it holds for the kernel as far as this holds.
  */
 import * as fc from 'fast-check';
-import { IptablesBackend } from '../../src/portal/iptables/backend.ts';
+import { iptablesBackend } from '../../src/portal/iptables/backend.ts';
 import { findTools } from '../../src/portal/iptables/tools.ts';
-import { NftablesBackend } from '../../src/portal/nftables/backend.ts';
+import { nftablesBackend } from '../../src/portal/nftables/backend.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import type { Portal, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
 import { RulePortal } from '../../src/portal/rules/rule-portal.ts';
@@ -118,11 +118,11 @@ function portals(here: KindLab) {
   const { exec } = here;
   const backend =
     here.kind.name === 'nftables'
-      ? new NftablesBackend(exec)
-      : new IptablesBackend(exec, () => findTools(exec, 'nft'));
+      ? nftablesBackend(exec)
+      : iptablesBackend(exec, () => findTools(exec, 'nft'));
   const real = new RulePortal({ ...common, exec }, backend);
   const fake = new FakeNft();
-  const thought = new RulePortal({ ...common, exec: fake.exec }, new NftablesBackend(fake.exec));
+  const thought = new RulePortal({ ...common, exec: fake.exec }, nftablesBackend(fake.exec));
   const lands = (packet: Packet): Landing => landing(fake.table().sets, packet, LOCAL);
   return { real, thought, lands };
 }

@@ -5,14 +5,14 @@ import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
 import {
   cleanUpIptables,
-  IptablesBackend,
+  iptablesBackend,
   tryIptables,
   type Usable,
 } from '../../portal/iptables/backend.ts';
 import type { Flavor, Tools } from '../../portal/iptables/tools.ts';
 import {
   cleanUpNftables,
-  NftablesBackend,
+  nftablesBackend,
   nftablesProblem,
   removeUnusedRoute,
   tableOwner,
@@ -57,16 +57,16 @@ export async function createRulePortal(
   const rules = { ...shared, ...(dry === undefined && { afterStart }) };
   if (kind === 'iptables') {
     const families = dry ? undefined : await iptablesFamilies(host);
-    const backend = new IptablesBackend(exec, tools, options.portalChainPrefix);
+    const backend = iptablesBackend(exec, tools, options.portalChainPrefix);
     return new RulePortal({ ...rules, ...(families && { families }) }, backend);
   }
   const table = options.portalTable;
-  if (kind === 'nftables') return new RulePortal(rules, new NftablesBackend(exec, table));
+  if (kind === 'nftables') return new RulePortal(rules, nftablesBackend(exec, table));
   const { kernelPortRange } = await import('../../proxysocket/core/kernel-port.ts');
   const { transparentSocket: socket } = await import('../../proxysocket/linux/open-listener.ts');
   const kernelPorts = dry ? undefined : kernelPortRange();
   const route = { ...options.portalRoute, ...(kernelPorts && { kernelPorts }) };
-  return new RulePortal(rules, new NftablesBackend(exec, table, { route, socket }));
+  return new RulePortal(rules, nftablesBackend(exec, table, { route, socket }));
 }
 
 /** The portals that serve all traffic of the host, best first, and the one that always works. */

@@ -3,20 +3,14 @@ import { KpngError } from '../../errors.ts';
 import { FAMILIES, type Family } from '../../util/family.ts';
 import { IPTABLES_AUDIT, MAX_COMPARISONS } from '../bounds.ts';
 import { type Exec, isAccepted, problemOf, type ToolError } from '../exec.ts';
-import {
-  type Backend,
-  type Comparison,
-  type ElementChange,
-  Elements,
-  type RuleCanary,
-  type RuleConfig,
-} from '../rules/backend.ts';
+import { type Backend, type Comparison, Elements, type RuleConfig } from '../rules/backend.ts';
 import { clearFlows, flowKey } from '../rules/udp-flows.ts';
-import { findTools, type Flavor, Kernel, type Tools } from './tools.ts';
+import { findTools, type Flavor, restoreRules, saveRules, type Tools } from './tools.ts';
 import { iptablesCanary, rulesOf } from './translate.ts';
 import {
   damageIn,
   DEFAULT_PREFIX,
+  findRules,
   type Found,
   ownersOf,
   renderDelta,
@@ -27,128 +21,111 @@ import {
 } from './script.ts';
 
 /**
- * The chains of kube-proxy's userspace mode, in IPv4 and IPv6.
+ * The chains of kube-proxy's userspace mode, in IPv4 and IPv6. `tools` is called again as long as it rejects. `prefix`:
+ * see `checkPrefix`.
  *
  * The cost per packet grows with the number of portals. A change is a few lines for one `iptables-restore` per
  * affected family.
  */
-export class IptablesBackend implements Backend {
-  readonly kind = 'iptables';
-  readonly what: string;
-  readonly apart = 'give each a --portal-chain-prefix of its own';
-  readonly comparisons: readonly Comparison[] = [
-    { policy: IPTABLES_AUDIT, difference: this.difference.bind(this) },
-  ];
-  readonly elements = rulesOf;
-  readonly #exec: Exec;
-  readonly #findTools: () => Promise<Tools>;
-  readonly #prefix: string;
-  #kernel: Kernel | undefined;
-
-  /** `tools` is called again as long as it rejects. `prefix`: see `checkPrefix`. */
-  constructor(exec: Exec, tools: () => Promise<Tools>, prefix = DEFAULT_PREFIX) {
-    this.what = `the iptables chains ${prefix}-*`;
-    this.#exec = exec;
-    this.#findTools = tools;
-    this.#prefix = prefix;
-  }
-
-  canary(config: RuleConfig): RuleCanary {
-    return iptablesCanary(config, this.#prefix);
-  }
-
-  async replace(
-    config: RuleConfig,
-    elements: Elements,
-    onlyOwn: boolean,
-  ): Promise<string | undefined> {
-    const found = await this.#find(config);
-    const [other] = [...found.values()].flatMap((each) => this.#otherOwner(each, config) ?? []);
-    if (onlyOwn && other !== undefined) return other;
-    await this.#restore(config, 'writing', (context) => {
-      const own = found.get(context.family);
-      return own && renderFull(context, elements, own);
-    });
-    return undefined;
-  }
-
-  async change(
-    config: RuleConfig,
-    changes: readonly ElementChange[],
-    elements: Elements,
-  ): Promise<string | undefined> {
-    const removals = changes.filter(({ before }) => before !== undefined);
-    if (removals.length > MAX_COMPARISONS) {
-      // iptables compares a rule to remove with those of its whole chain.
-      const sets = elements.bySet();
-      const compared = removals.reduce((sum, { set }) => sum + (sets.get(set)?.length ?? 0), 0);
-      if (compared > MAX_COMPARISONS * elements.size) return this.replace(config, elements, true);
-    }
-    await this.#restore(config, 'changing', (context) => renderDelta(context, changes));
-    return undefined;
-  }
-
-  accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
-    return isAccepted(
-      this.#restore(config, 'checking', (context) => renderTrial(context, elements)),
-    );
-  }
-
-  async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
-    for (const [family, found] of await this.#find(config)) {
-      const [what] = damageIn({ prefix: this.#prefix, family, config }, elements, found);
-      if (what !== undefined) return `IPv${family} ${what} than were written`;
-    }
-    return undefined;
-  }
-
-  async remove(config: RuleConfig): Promise<void> {
-    const all = await this.#find(config);
-    await this.#restore(config, 'removing', ({ family }) => {
-      const found = all.get(family);
-      return found && !this.#otherOwner(found, config) ? renderRemoval(found) : '';
-    });
-  }
-
-  /** Another process of ours that has written the chains, unless this one has as well. */
-  #otherOwner(found: Found, { owner }: RuleConfig): string | undefined {
-    const owners = ownersOf(this.#prefix, found);
-    return owners.includes(owner) ? undefined : owners[0];
-  }
-
-  async #find(config: RuleConfig): Promise<ReadonlyMap<Family, Found>> {
-    return new Map(
-      await this.#inFamilies(config, async ({ family }, kernel) => {
-        return [family, await kernel.find(family, this.#prefix)] as const;
-      }),
-    );
-  }
-
-  /** Runs a script in each family that has one. */
-  async #restore(
-    config: RuleConfig,
-    doing: string,
-    script: (context: RuleContext) => string | undefined,
-  ): Promise<void> {
-    await this.#inFamilies(config, async (context, kernel) => {
-      const text = script(context) ?? '';
-      if (text !== '') await kernel.restore(context.family, text, `${doing} ${this.what}`);
-    });
-  }
+export function iptablesBackend(
+  exec: Exec,
+  tools: () => Promise<Tools>,
+  prefix = DEFAULT_PREFIX,
+): Backend {
+  const what = `the iptables chains ${prefix}-*`;
+  let found: Tools | undefined;
 
   /** Runs for both families at once and awaits both. Rejects with the first failure. */
-  async #inFamilies<T>(
+  const inFamilies = async <T>(
     config: RuleConfig,
-    action: (context: RuleContext, kernel: Kernel) => Promise<T>,
-  ): Promise<T[]> {
-    this.#kernel ??= new Kernel(this.#exec, await this.#findTools());
-    const kernel = this.#kernel;
+    action: (context: RuleContext, installed: Tools) => Promise<T>,
+  ): Promise<T[]> => {
+    const installed = (found ??= await tools());
     const runs = config.families.map(async (family) =>
-      action({ prefix: this.#prefix, family, config }, kernel),
+      action({ prefix, family, config }, installed),
     );
     await Promise.allSettled(runs);
     return Promise.all(runs);
-  }
+  };
+
+  /** Our chains in each family. */
+  const find = async (config: RuleConfig): Promise<ReadonlyMap<Family, Found>> =>
+    new Map(
+      await inFamilies(config, async ({ family }, installed) => {
+        return [family, findRules(prefix, await saveRules(exec, installed, family))] as const;
+      }),
+    );
+
+  /** Runs a script in each family that has one. */
+  const restore = async (
+    config: RuleConfig,
+    doing: string,
+    script: (context: RuleContext) => string | undefined,
+  ): Promise<void> => {
+    await inFamilies(config, async (context, installed) => {
+      const text = script(context) ?? '';
+      if (text === '') return;
+      await restoreRules(exec, installed, context.family, text, `${doing} ${what}`);
+    });
+  };
+
+  /** Another process of ours that has written the chains, unless this one has as well. */
+  const otherOwner = (chains: Found, { owner }: RuleConfig): string | undefined => {
+    const owners = ownersOf(prefix, chains);
+    return owners.includes(owner) ? undefined : owners[0];
+  };
+
+  const replace: Backend['replace'] = async (config, elements, onlyOwn) => {
+    const all = await find(config);
+    const [other] = [...all.values()].flatMap((chains) => otherOwner(chains, config) ?? []);
+    if (onlyOwn && other !== undefined) return other;
+    await restore(config, 'writing', (context) => {
+      const chains = all.get(context.family);
+      return chains && renderFull(context, elements, chains);
+    });
+    return undefined;
+  };
+
+  const difference: Comparison['difference'] = async (config, elements) => {
+    for (const [family, chains] of await find(config)) {
+      const [damage] = damageIn({ prefix, family, config }, elements, chains);
+      if (damage !== undefined) return `IPv${family} ${damage} than were written`;
+    }
+    return undefined;
+  };
+
+  return {
+    kind: 'iptables',
+    what,
+    apart: 'give each a --portal-chain-prefix of its own',
+    comparisons: [{ policy: IPTABLES_AUDIT, difference }],
+    canary: (config) => iptablesCanary(config, prefix),
+    elements: rulesOf,
+    replace,
+
+    async change(config, changes, elements) {
+      const removals = changes.filter(({ before }) => before !== undefined);
+      if (removals.length > MAX_COMPARISONS) {
+        // iptables compares a rule to remove with those of its whole chain.
+        const sets = elements.bySet();
+        const compared = removals.reduce((sum, { set }) => sum + (sets.get(set)?.length ?? 0), 0);
+        if (compared > MAX_COMPARISONS * elements.size) return replace(config, elements, true);
+      }
+      await restore(config, 'changing', (context) => renderDelta(context, changes));
+      return undefined;
+    },
+
+    accepts: (config, elements) =>
+      isAccepted(restore(config, 'checking', (context) => renderTrial(context, elements))),
+
+    async remove(config) {
+      const all = await find(config);
+      await restore(config, 'removing', ({ family }) => {
+        const chains = all.get(family);
+        return chains && !otherOwner(chains, config) ? renderRemoval(chains) : undefined;
+      });
+    },
+  };
 }
 
 /** The families that iptables can write rules for, and why not the others. */
@@ -163,11 +140,11 @@ export async function tryIptables(
   tools: Tools,
   families: readonly Family[],
 ): Promise<Usable> {
-  const kernel = new Kernel(exec, tools);
   const problems = new Map<Family, ToolError>();
   const doing = 'checking whether iptables can be used';
   const attempts = families.map(async (family) => {
-    const problem = await problemOf(kernel.restore(family, trial(family), doing));
+    const run = restoreRules(exec, tools, family, trial(family), doing);
+    const problem = await problemOf(run);
     if (problem !== undefined) problems.set(family, problem);
   });
   await Promise.all(attempts);
@@ -219,13 +196,14 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
   const flows = new Map<string, string>();
   let removed = false;
   let kubeProxyStays = false;
-  for (const kernel of await installed(exec, flavors)) {
+  for (const tools of await installedTools(exec, flavors)) {
     for (const family of FAMILIES) {
       for (const name of new Set([prefix, DEFAULT_PREFIX])) {
         // A family may have no program.
-        const found = await unlessMissing(kernel.find(family, name));
-        const script = found instanceof Error ? '' : renderRemoval(found);
-        if (found instanceof Error || script === '') continue;
+        const listing = await unlessMissing(saveRules(exec, tools, family));
+        const found = findRules(name, listing instanceof Error ? '' : listing);
+        const script = renderRemoval(found);
+        if (script === '') continue;
         const owners = ownersOf(name, found);
         const ours = owners.length > 0;
         // Chains owned by another proxy of ours are not left over from kube-proxy.
@@ -234,7 +212,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
           continue;
         }
         if (ours && (await stays?.(owners)) === true) continue;
-        await kernel.restore(family, script, `removing the chains ${name}-*`);
+        await restoreRules(exec, tools, family, script, `removing the chains ${name}-*`);
         removed = true;
         for (const key of udpFlows(family, found)) flows.set(key, '');
       }
@@ -245,12 +223,12 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
 }
 
 /** The installed flavours. Each has separate rules, possibly of an earlier version. */
-async function installed(exec: Exec, flavors: readonly Flavor[]): Promise<Kernel[]> {
+async function installedTools(exec: Exec, flavors: readonly Flavor[]): Promise<Tools[]> {
   const all = await Promise.all(flavors.map((each) => unlessMissing(findTools(exec, each))));
+  const installed = all.flatMap((tools) => (tools instanceof Error ? [] : [tools]));
   const missing = all.findLast((tools) => tools instanceof Error);
-  const kernels = all.flatMap((tools) => (tools instanceof Error ? [] : [new Kernel(exec, tools)]));
-  if (kernels.length === 0 && missing !== undefined) throw missing;
-  return kernels;
+  if (installed.length === 0 && missing !== undefined) throw missing;
+  return installed;
 }
 
 /** Resolves with the error if a program is missing. */

@@ -8,7 +8,6 @@ import {
   type ToolError,
   toolFailure,
 } from '../exec.ts';
-import { findRules, type Found } from './script.ts';
 
 /** The iptables programs have no translations. These are the messages of both flavours. */
 const DIAGNOSES: readonly Diagnosis[] = [
@@ -126,7 +125,7 @@ export async function findTools(
 async function survey(exec: Exec, tools: Tools): Promise<{ kubernetes: boolean; rules: number }> {
   const texts = await Promise.all(
     // Unreadable: writing will report the reason.
-    FAMILIES.map((family) => new Kernel(exec, tools).save(family).catch(() => '')),
+    FAMILIES.map((family) => saveRules(exec, tools, family).catch(() => '')),
   );
   return {
     kubernetes: texts.some((text) => /^:KUBE-/m.test(text)),
@@ -145,58 +144,46 @@ async function probe(exec: Exec, name: string): Promise<Tools | undefined> {
   }
 }
 
-/** Runs the programs of one flavour. Every method rejects with a `ToolError`. */
-export class Kernel {
-  readonly #exec: Exec;
-  readonly #tools: Tools;
-
-  constructor(exec: Exec, tools: Tools) {
-    this.#exec = exec;
-    this.#tools = tools;
+/** Runs a script in a family. Rejects with a `ToolError`. `doing` is for its message. */
+export async function restoreRules(
+  exec: Exec,
+  tools: Tools,
+  family: Family,
+  stdin: string,
+  doing: string,
+): Promise<void> {
+  const file = `${programOf(tools, family)}-restore`;
+  const args = ['--noflush', ...waitFlags(tools.version)];
+  try {
+    await exec({ file, args, stdin, timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST });
+  } catch (error) {
+    throw iptablesFailure(await causeOf(exec, tools, family, error), doing, stdin);
   }
+}
 
-  /** Runs a script, and returns its output. `doing` is for the error message. */
-  async restore(family: Family, stdin: string, doing: string): Promise<string> {
-    const args = ['--noflush', ...waitFlags(this.#tools.version)];
-    const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST };
-    try {
-      const file = `${this.#program(family)}-restore`;
-      return (await this.#exec({ file, args, stdin, ...limits })).stdout;
-    } catch (error) {
-      throw iptablesFailure(await this.#cause(family, error), doing, stdin);
-    }
+/** Lists all rules of a family. No table is named, so that it creates none. Rejects with a `ToolError`. */
+export async function saveRules(exec: Exec, tools: Tools, family: Family): Promise<string> {
+  try {
+    const file = `${programOf(tools, family)}-save`;
+    return (await exec({ file, args: [], maxOutput: MAX_RULE_LIST })).stdout;
+  } catch (error) {
+    throw iptablesFailure(error, `listing the rules of ${tools.name}`);
   }
+}
 
-  /** Our existing rules. */
-  async find(family: Family, prefix: string): Promise<Found> {
-    return findRules(prefix, await this.save(family));
-  }
+/** Unlike the nft flavour, legacy iptables-restore does not say why a table is missing. */
+async function causeOf(exec: Exec, tools: Tools, family: Family, error: unknown): Promise<unknown> {
+  const stderr = error instanceof ExecError ? error.stderr : '';
+  const [, table] = /unable to initialize table '(\w+)'/.exec(stderr) ?? [];
+  if (table === undefined) return error;
+  const again = exec({ file: programOf(tools, family), args: ['-t', table, '-S', 'OUTPUT'] });
+  return again.then(
+    () => error,
+    (better: unknown) => better,
+  );
+}
 
-  /** All rules. No table is named, so that listing creates none. */
-  async save(family: Family): Promise<string> {
-    try {
-      const file = `${this.#program(family)}-save`;
-      return (await this.#exec({ file, args: [], maxOutput: MAX_RULE_LIST })).stdout;
-    } catch (error) {
-      throw iptablesFailure(error, `listing the rules of ${this.#tools.name}`);
-    }
-  }
-
-  /** Unlike the nft flavour, legacy iptables-restore does not say why a table is missing. */
-  async #cause(family: Family, error: unknown): Promise<unknown> {
-    if (!(error instanceof ExecError)) return error;
-    const [, table] = /unable to initialize table '(\w+)'/.exec(error.stderr) ?? [];
-    if (table === undefined) return error;
-    const args = ['-t', table, '-S', 'OUTPUT'];
-    const again = this.#exec({ file: this.#program(family), args });
-    return again.then(
-      () => error,
-      (better: unknown) => better,
-    );
-  }
-
-  /** `iptables-nft`, or `ip6tables-nft` */
-  #program(family: Family): string {
-    return family === 4 ? this.#tools.name : this.#tools.name.replace(/^ip/, 'ip6');
-  }
+/** `iptables-nft`, or `ip6tables-nft` */
+function programOf({ name }: Tools, family: Family): string {
+  return family === 4 ? name : name.replace(/^ip/, 'ip6');
 }

@@ -5,18 +5,15 @@ import {
   type Backend,
   type Comparison,
   type Element,
-  type ElementChange,
   Elements,
-  type RuleCanary,
   type RuleConfig,
   type TransparentRoute,
 } from '../rules/backend.ts';
 import type { Family } from '../../util/family.ts';
-import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import { type CanaryAddress, createCanary } from '../rules/canary.ts';
 import { clearFlows, flowKey } from '../rules/udp-flows.ts';
 import { elementsIn, linesOf, readTable } from './listing.ts';
-import { PolicyRoute } from './policy-route.ts';
+import { policyRoute } from './policy-route.ts';
 import {
   addressKey,
   DEFAULT_TABLE,
@@ -71,110 +68,93 @@ export interface TransparentOptions {
 
 /**
  * One nftables table: a constant number of rules, and maps of services. A change is a few elements. It redirects packets
- * to proxy ports, or delivers them unchanged to transparent sockets: then its kind is `transparent`.
+ * to proxy ports, or with `transparent` delivers them unchanged to such sockets. `table`: see `checkTableName`.
  */
-export class NftablesBackend implements Backend {
-  readonly kind: Backend['kind'] = 'nftables';
-  readonly what: string;
-  readonly apart: string = 'give each a --portal-table of its own';
-  readonly route: TransparentRoute | undefined;
-  readonly comparisons: readonly Comparison[];
-  readonly listener?: (port: ProxyPort) => Element;
-  readonly #exec: Exec;
-  readonly #table: string;
-  readonly #socket: TransparentOptions['socket'] | undefined;
-  readonly #policyRoute: PolicyRoute | undefined;
-
-  /** `transparent`: deliver packets unchanged to such sockets. `table`: see `checkTableName`. */
-  constructor(exec: Exec, table = DEFAULT_TABLE, transparent?: TransparentOptions) {
-    this.what = `the nftables table inet ${table}`;
-    this.#exec = exec;
-    this.#table = table;
-    const full = { policy: FULL_AUDIT, difference: this.difference.bind(this) };
-    this.comparisons = [full];
-    if (transparent === undefined) return;
-    this.kind = 'transparent';
-    this.apart += ', and --portal-mark, --portal-route-table and --portal-rule-priority';
-    this.route = transparent.route;
-    this.listener = listenerElement;
-    this.#socket = transparent.socket;
-    const route = new PolicyRoute(exec, transparent.route);
-    this.#policyRoute = route;
-    const difference = ({ families }: RuleConfig) => route.difference(families);
-    this.comparisons = [full, { policy: ROUTE_AUDIT, difference }];
+export function nftablesBackend(
+  exec: Exec,
+  table = DEFAULT_TABLE,
+  transparent?: TransparentOptions,
+): Backend {
+  const what = `the nftables table inet ${table}`;
+  const apart = 'give each a --portal-table of its own';
+  const isTransparent = transparent !== undefined;
+  const route = transparent && policyRoute(exec, transparent.route);
+  const list = () => nft(exec, `listing ${what}`, ['list', 'table', 'inet', table]);
+  const write = (doing: string, script: string, flags: readonly string[] = []) =>
+    nft(exec, `${doing} ${what}`, [...flags, '-f', '-'], script);
+  const comparisons: Comparison[] = [
+    {
+      policy: FULL_AUDIT,
+      difference: async (config, elements) =>
+        (await readTable(await list(), config, elements)).difference,
+    },
+  ];
+  if (route !== undefined) {
+    comparisons.push({
+      policy: ROUTE_AUDIT,
+      difference: ({ families }) => route.difference(families),
+    });
   }
-
-  elements(_: string, redirects: readonly Redirect[], proxyPorts: readonly ProxyPort[]): Element[] {
-    const isTransparent = this.route !== undefined;
-    return [
+  return {
+    kind: isTransparent ? 'transparent' : 'nftables',
+    what,
+    apart: isTransparent
+      ? `${apart}, and --portal-mark, --portal-route-table and --portal-rule-priority`
+      : apart,
+    route: transparent?.route,
+    comparisons,
+    elements: (_, redirects, proxyPorts) => [
       ...redirects.flatMap((each) => elementsOfRedirect(each, isTransparent)),
       ...(isTransparent ? [] : proxyPorts.map(proxyPortElement)),
-    ];
-  }
+    ],
+    ...(isTransparent && { listener: listenerElement }),
 
-  /** In one family: the table is added and removed atomically. */
-  canary({ owner, families }: RuleConfig): RuleCanary {
-    const path = (family: Family, at: CanaryAddress, port: number): Element[] => {
-      const key = addressKey(at.address, 'TCP', at.port);
-      const value = String(port);
-      const set = setName('services', family);
-      if (this.route === undefined) {
-        return [{ set, key, value }, proxyPortElement({ family, protocol: 'TCP', port })];
+    /** In one family: the table is added and removed atomically. */
+    canary({ owner, families }) {
+      const path = (family: Family, at: CanaryAddress, port: number): Element[] => {
+        const key = addressKey(at.address, 'TCP', at.port);
+        const value = String(port);
+        const set = setName('services', family);
+        return isTransparent
+          ? [
+              { set, key, value: '' },
+              { set: setName('canary', family), key, value },
+            ]
+          : [{ set, key, value }, proxyPortElement({ family, protocol: 'TCP', port })];
+      };
+      return createCanary(owner, [families.includes(4) ? 4 : 6], [path], transparent?.socket);
+    },
+
+    /** Changes only what differs, so that no packet misses an element. */
+    async replace(config, elements, onlyOwn) {
+      // No table, or an unreadable one: writing reports why.
+      const listing = await list().catch(() => undefined);
+      const found = listing === undefined ? undefined : await readTable(listing, config, elements);
+      if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
+      await route?.ensure(config.families);
+      if (found !== undefined) {
+        const script = renderMended(table, config, found.stale, found.changes);
+        if (await isAccepted(write('writing', script))) return undefined;
       }
-      return [
-        { set, key, value: '' },
-        { set: setName('canary', family), key, value },
-      ];
-    };
-    return createCanary(owner, [families.includes(4) ? 4 : 6], [path], this.#socket);
-  }
+      await write('writing', renderFull(table, config, elements));
+      return undefined;
+    },
 
-  /** Changes only what differs, so that no packet misses an element. */
-  async replace(
-    config: RuleConfig,
-    elements: Elements,
-    onlyOwn: boolean,
-  ): Promise<string | undefined> {
-    // No table, or an unreadable one: writing reports why.
-    const listing = await this.#list().catch(() => undefined);
-    const found = listing === undefined ? undefined : await readTable(listing, config, elements);
-    if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
-    await this.#policyRoute?.ensure(config.families);
-    if (found !== undefined) {
-      const script = renderMended(this.#table, config, found.stale, found.changes);
-      if (await isAccepted(this.#write('writing', script))) return undefined;
-    }
-    await this.#write('writing', renderFull(this.#table, config, elements));
-    return undefined;
-  }
+    async change({ owner }, changes) {
+      await write('changing', renderDelta(table, owner, changes));
+      return undefined;
+    },
 
-  async change(config: RuleConfig, changes: readonly ElementChange[]): Promise<undefined> {
-    await this.#write('changing', renderDelta(this.#table, config.owner, changes));
-  }
+    accepts: (config, elements) =>
+      isAccepted(write('checking', renderFull(table, config, elements), ['-c'])),
 
-  accepts(config: RuleConfig, elements: Elements): Promise<boolean> {
-    return isAccepted(this.#write('checking', renderFull(this.#table, config, elements), ['-c']));
-  }
-
-  async difference(config: RuleConfig, elements: Elements): Promise<string | undefined> {
-    return (await readTable(await this.#list(), config, elements)).difference;
-  }
-
-  #list(): Promise<string> {
-    const args = ['list', 'table', 'inet', this.#table];
-    return nft(this.#exec, `listing ${this.what}`, args);
-  }
-
-  #write(doing: string, script: string, flags: readonly string[] = []): Promise<string> {
-    return nft(this.#exec, `${doing} ${this.what}`, [...flags, '-f', '-'], script);
-  }
-
-  async remove({ owner }: RuleConfig): Promise<void> {
-    const writer = (await tableOwner(this.#exec, this.#table)) ?? owner;
-    if (writer !== owner) return;
-    await removeNftables(this.#exec, this.#table);
-    await this.#policyRoute?.remove();
-  }
+    async remove({ owner }) {
+      const writer = (await tableOwner(exec, table)) ?? owner;
+      if (writer !== owner) return;
+      await removeNftables(exec, table);
+      await route?.remove();
+    },
+  };
 }
 
 /** The process that wrote a table; undefined if there is no table, or no owner. */
@@ -222,7 +202,7 @@ export async function cleanUpNftables(
   // Removing the table reports any problem other than its absence.
   const listing = await nft(exec, 'looking for UDP portals', args).catch(() => '');
   await removeNftables(exec, table);
-  if (route !== undefined) await new PolicyRoute(exec, route).remove();
+  if (route !== undefined) await policyRoute(exec, route).remove();
   return clearFlows(exec, udpPortals(listing), local);
 }
 
@@ -246,5 +226,5 @@ function udpPortals(listing: string): Map<string, string> {
 export async function removeUnusedRoute(exec: Exec, route: TransparentRoute): Promise<boolean> {
   const chains = await nft(exec, 'listing chains', ['list', 'chains', 'inet']);
   if (chains.includes(`chain ${MARKING_CHAIN} `)) return false;
-  return new PolicyRoute(exec, route).remove();
+  return policyRoute(exec, route).remove();
 }

@@ -60,85 +60,23 @@ interface Listed {
 }
 
 /** Its calls reject with a `ToolError`. */
-export class PolicyRoute {
-  readonly #exec: Exec;
-  readonly #route: TransparentRoute;
+export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRoute) {
+  /** Runs commands in one process, as they are run again and again. */
+  const batch = async (
+    family: Family,
+    doing: string,
+    commands: readonly string[],
+    flags: readonly string[] = [],
+  ): Promise<string> => {
+    if (commands.length === 0) return '';
+    const stdin = commands.map((command) => `${command}\n`).join('');
+    const what = `${doing} the routes of marked packets in IPv${family}`;
+    const args = [`-${family}`, ...flags, '-batch', '-'];
+    return runTool(exec, IP, what, { args, stdin });
+  };
 
-  constructor(exec: Exec, route: TransparentRoute) {
-    this.#exec = exec;
-    this.#route = route;
-  }
-
-  /**
-   * Adds what is missing, and returns whether anything was. Rejects with KPNG_PORTAL_CONFLICT when another program uses
-   * the mark or the table; with `first`, also when a rule of another program may route marked packets before ours.
-   */
-  async ensure(families: readonly Family[], first = false): Promise<boolean> {
-    const listed = await this.#listOwn(families, first);
-    await Promise.all(
-      listed.map(({ family, add, replace }) => this.#batch(family, 'adding', [...add, ...replace])),
-    );
-    return listed.some(({ add }) => add.length > 0);
-  }
-
-  /** What is missing; undefined: nothing. Rejects as `ensure` does. */
-  async difference(families: readonly Family[]): Promise<string | undefined> {
-    for (const { family, add } of await this.#listOwn(families)) {
-      if (add[0] !== undefined) return `no ${add[0].replace(/ add /, ' ')} in IPv${family}`;
-    }
-    return undefined;
-  }
-
-  /** Removes rule and route, if any; returns whether there were. */
-  async remove(): Promise<boolean> {
-    let isRemoved = false;
-    for (const family of FAMILIES) {
-      try {
-        const { remove } = await this.#list(family);
-        await this.#batch(family, 'removing', remove);
-        isRemoved ||= remove.length > 0;
-      } catch (error) {
-        // Without the program or the family, nothing can have been added.
-        if (!(error instanceof KpngError && NOT_HERE.has(error.code))) throw error;
-      }
-    }
-    return isRemoved;
-  }
-
-  /** Rejects as `ensure` does. */
-  async #listOwn(families: readonly Family[], first = false): Promise<Listed[]> {
-    const { mark, table, priority } = this.#route;
-    const listed = await Promise.all(families.map((family) => this.#list(family)));
-    const others = (items: readonly Item[]) => items.filter((each) => each.protocol !== PROTOCOL);
-    const rules = others(listed.flatMap((each) => each.rules));
-    // Rules for other marks do not count.
-    const earlier = rules.find(
-      (rule) =>
-        rule.fwmark === undefined && rule.table !== 'local' && (rule.priority ?? 0) <= priority,
-    );
-    if (first && earlier !== undefined) {
-      throw conflict(
-        `the routing rule ${earlier.priority} of another program comes before ${priority}, that of marked packets`,
-      );
-    }
-    const rule = rules.find((each) => overlaps(each, mark));
-    if (rule !== undefined) {
-      throw conflict(
-        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
-          `matches the packets that --portal transparent marks with ${hex(mark)}; give --portal-mark other bits`,
-      );
-    }
-    const [route] = others(listed.flatMap((each) => each.routes));
-    if (route === undefined) return listed;
-    throw conflict(
-      `the routing table ${table} has a route of another program to ${route.dst}; give ` +
-        '--portal-route-table another number',
-    );
-  }
-
-  async #list(family: Family): Promise<Listed> {
-    const { table, priority, mark } = this.#route;
-    const listing = this.#batch(family, 'listing', ['rule', `route show table ${table}`], ['-j']);
+  const list = async (family: Family): Promise<Listed> => {
+    const listing = batch(family, 'listing', ['rule', `route show table ${table}`], ['-j']);
     const text = await listing.catch((error: unknown) => {
       const cause = error instanceof KpngError ? error.cause : undefined;
       const isEmpty = cause instanceof ExecError && cause.stderr.includes('does not exist');
@@ -173,21 +111,75 @@ export class PolicyRoute {
       replace: own.filter((each) => each !== rule).map(deletion),
       remove: [...own.map(deletion), ...(hasRoute ? [`route flush ${route}`] : [])],
     };
-  }
+  };
 
-  /** Runs commands in one process, as they are run again and again. */
-  async #batch(
-    family: Family,
-    doing: string,
-    commands: readonly string[],
-    flags: readonly string[] = [],
-  ): Promise<string> {
-    if (commands.length === 0) return '';
-    const stdin = commands.map((command) => `${command}\n`).join('');
-    const what = `${doing} the routes of marked packets in IPv${family}`;
-    const args = [`-${family}`, ...flags, '-batch', '-'];
-    return runTool(this.#exec, IP, what, { args, stdin });
-  }
+  /** Rejects as `ensure` does. */
+  const listOwn = async (families: readonly Family[], first = false): Promise<Listed[]> => {
+    const listed = await Promise.all(families.map(list));
+    const others = (items: readonly Item[]) => items.filter((each) => each.protocol !== PROTOCOL);
+    const rules = others(listed.flatMap((each) => each.rules));
+    // Rules for other marks do not count.
+    const earlier = rules.find(
+      (rule) =>
+        rule.fwmark === undefined && rule.table !== 'local' && (rule.priority ?? 0) <= priority,
+    );
+    if (first && earlier !== undefined) {
+      throw conflict(
+        `the routing rule ${earlier.priority} of another program comes before ${priority}, that of marked packets`,
+      );
+    }
+    const rule = rules.find((each) => overlaps(each, mark));
+    if (rule !== undefined) {
+      throw conflict(
+        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
+          `matches the packets that --portal transparent marks with ${hex(mark)}; give --portal-mark other bits`,
+      );
+    }
+    const [route] = others(listed.flatMap((each) => each.routes));
+    if (route === undefined) return listed;
+    throw conflict(
+      `the routing table ${table} has a route of another program to ${route.dst}; give ` +
+        '--portal-route-table another number',
+    );
+  };
+
+  return {
+    /**
+     * Adds what is missing, and returns whether anything was. Rejects with KPNG_PORTAL_CONFLICT when another program uses
+     * the mark or the table; with `first`, also when a rule of another program may route marked packets before ours.
+     */
+    async ensure(families: readonly Family[], first = false): Promise<boolean> {
+      const listed = await listOwn(families, first);
+      await Promise.all(
+        listed.map(({ family, add, replace }) => batch(family, 'adding', [...add, ...replace])),
+      );
+      return listed.some(({ add }) => add.length > 0);
+    },
+
+    /** What is missing; undefined: nothing. Rejects as `ensure` does. */
+    async difference(families: readonly Family[]): Promise<string | undefined> {
+      for (const { family, add } of await listOwn(families)) {
+        if (add[0] !== undefined) return `no ${add[0].replace(/ add /, ' ')} in IPv${family}`;
+      }
+      return undefined;
+    },
+
+    /** Removes rule and route, if any; returns whether there were. */
+    async remove(): Promise<boolean> {
+      let isRemoved = false;
+      for (const family of FAMILIES) {
+        try {
+          const { remove } = await list(family);
+          await batch(family, 'removing', remove);
+          isRemoved ||= remove.length > 0;
+        } catch (error) {
+          // Without the program or the family, nothing can have been added.
+          if (!(error instanceof KpngError && NOT_HERE.has(error.code))) throw error;
+        }
+      }
+      return isRemoved;
+    },
+  };
 }
 
 function conflict(message: string): KpngError {

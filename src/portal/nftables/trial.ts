@@ -16,7 +16,7 @@ import type { Exec } from '../exec.ts';
 import { Elements, type TransparentRoute } from '../rules/backend.ts';
 import { openServer, portOf } from '../rules/canary.ts';
 import { nft, removeNftables, type TransparentOptions } from './backend.ts';
-import { PolicyRoute } from './policy-route.ts';
+import { policyRoute } from './policy-route.ts';
 import { block, HEADER, hooked, MARKING_CHAIN } from './chains.ts';
 import { addressKey, listenerElement, renderFull, setName } from './table.ts';
 
@@ -176,8 +176,8 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
   let result: TrialResult;
   try {
     for (const family of families) attempts.push(await prepare(family, options.socket));
-    const isAdded = await new PolicyRoute(hurried, route).ensure(families, true);
-    if (isAdded) undo.push(() => new PolicyRoute(exec, route).remove());
+    const isAdded = await policyRoute(hurried, route).ensure(families, true);
+    if (isAdded) undo.push(() => policyRoute(exec, route).remove());
     undo.push(() => removeNftables(exec, table));
     const script = render(table, route, attempts);
     await nft(hurried, 'writing the rules of a trial', ['-f', '-'], script);

@@ -64,11 +64,11 @@ export function createCanary(
         return (isOwn ? paths : [0]).map((_, index) => ({ address, port: port + index }));
       });
       const contacts = await Promise.all(places.map((at) => contact(at, false)));
-      const results = contacts.map(({ result }) => result);
+      const results = new Set(contacts.map(({ result }) => result));
       // Another process may have rules in one family only.
-      if (!isOwn && results.includes('alive')) return 'alive';
-      if (results.includes('gone')) return 'gone';
-      return results.includes('silent') ? 'silent' : 'alive';
+      if (!isOwn && results.has('alive')) return 'alive';
+      if (results.has('gone')) return 'gone';
+      return results.has('silent') ? 'silent' : 'alive';
     },
     close,
   };

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
+import { nftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { Elements } from '../../../src/portal/rules/backend.ts';
 import { elementsOf } from '../../support/portals.ts';
@@ -20,7 +20,7 @@ function services(addresses: readonly string[], value = '40001'): Elements {
 /** What a first write gives a kernel. */
 async function written(elements: Elements, config = CONFIG) {
   const nft = new FakeNft();
-  const backend = new NftablesBackend(nft.exec, TABLE);
+  const backend = nftablesBackend(nft.exec, TABLE);
   await backend.replace(config, elements, false);
   return { nft, backend, before: structuredClone(nft.tables) };
 }
@@ -46,7 +46,7 @@ t.test('a process that takes the table over changes only what differs', async (t
     t.notMatch(nft.scripts.at(-1), /0\.0\.0\.0\/0|delete table/, 'what stays is left alone');
     if (!isOther) t.notMatch(nft.scripts.at(-1), '10.0.0.2');
     t.same(nft.tables, (await written(elements, config)).before);
-    t.equal(await backend.difference(config, elements), undefined);
+    t.equal(await backend.comparisons[0]?.difference(config, elements), undefined);
   }
 });
 
@@ -71,16 +71,16 @@ t.test('a table that cannot be changed is replaced', async (t) => {
   const stdin = `table inet ${TABLE} {\n\tchain nat-prerouting {\n${hook}\n}\n}\n`;
   await nft.exec({ ...COMMAND, stdin });
   const elements = services(['10.0.0.1']);
-  const backend = new NftablesBackend(nft.exec, TABLE);
+  const backend = nftablesBackend(nft.exec, TABLE);
   await backend.replace(CONFIG, elements, false);
   t.match(nft.scripts.at(-1), `delete table inet ${TABLE}`);
-  t.equal(await backend.difference(CONFIG, elements), undefined);
+  t.equal(await backend.comparisons[0]?.difference(CONFIG, elements), undefined);
 });
 
 t.test('only the rules reach the canary’s port', async (t) => {
   for (const families of [[4, 6], [6]] as const) {
     const family = families[0];
-    const backend = new NftablesBackend(new FakeNft().exec);
+    const backend = nftablesBackend(new FakeNft().exec);
     const canary = backend.canary({ ...CONFIG, families });
     t.teardown(() => canary.close());
     const elements = await canary.open();

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { DEFAULT_ROUTE, PolicyRoute } from '../../../src/portal/nftables/policy-route.ts';
+import { DEFAULT_ROUTE, policyRoute } from '../../../src/portal/nftables/policy-route.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 
 const ROUTE = { type: 'local', dst: 'default', dev: 'lo', protocol: '78', scope: 'host' };
@@ -12,7 +12,7 @@ function host(rules: readonly object[], routes: readonly object[] = [ROUTE]) {
   });
   const written = () =>
     ip.commands.flatMap(({ args, stdin = '' }) => (args.includes('-j') ? [] : stdin)).join('');
-  return { route: new PolicyRoute(ip.exec, DEFAULT_ROUTE), written };
+  return { route: policyRoute(ip.exec, DEFAULT_ROUTE), written };
 }
 
 const OURS = {
@@ -36,7 +36,7 @@ t.test('a table without routes, which to some versions of ip does not exist', as
   const ip = new FakeExec(({ args }) =>
     args.includes('-j') ? { ...exits(stderr), stdout: `${JSON.stringify([OURS])}\n` } : {},
   );
-  t.match(await new PolicyRoute(ip.exec, DEFAULT_ROUTE).difference([4]), /^no route local default/);
+  t.match(await policyRoute(ip.exec, DEFAULT_ROUTE).difference([4]), /^no route local default/);
 });
 
 t.test('a rule for the mark of before is replaced', async (t) => {

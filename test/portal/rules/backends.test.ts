@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { IptablesBackend } from '../../../src/portal/iptables/backend.ts';
+import { iptablesBackend } from '../../../src/portal/iptables/backend.ts';
 import { SLOT_ORDER, slotName } from '../../../src/portal/iptables/script.ts';
-import { NftablesBackend } from '../../../src/portal/nftables/backend.ts';
+import { nftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { KINDS, setName } from '../../../src/portal/nftables/table.ts';
 import {
   type Backend,
@@ -35,7 +35,7 @@ interface Kernel {
 }
 
 class NftKernel extends FakeNft implements Kernel {
-  start = (): Backend => new NftablesBackend(this.exec, 'kpng-userspace');
+  start = (): Backend => nftablesBackend(this.exec, 'kpng-userspace');
   state = (): unknown => this.tables;
   damage(pick: number, isEmptied: boolean): void {
     const { chains, sets } = this.table();
@@ -50,7 +50,7 @@ class NftKernel extends FakeNft implements Kernel {
 class IptablesKernel extends FakeIptables implements Kernel {
   start(): Backend {
     const tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' } as const;
-    return new IptablesBackend(this.exec, async () => tools, 'KUBE');
+    return iptablesBackend(this.exec, async () => tools, 'KUBE');
   }
   /** The order of rules that were appended one by one is another one. */
   state(): unknown {
