@@ -16,9 +16,18 @@ export interface Timer {
 export const systemClock: Clock = {
   now: () => performance.now(),
   setTimer(ms, callback) {
-    const timeout = setTimeout(callback, ms);
+    let immediate: NodeJS.Immediate | undefined;
+    // Sockets are polled in between: after a pause of the event loop, what the timer limits may have arrived.
+    const timeout = setTimeout(() => {
+      immediate = setImmediate(callback);
+    }, ms);
     timeout.unref();
-    return { cancel: () => clearTimeout(timeout) };
+    return {
+      cancel() {
+        clearTimeout(timeout);
+        clearImmediate(immediate);
+      },
+    };
   },
 };
 

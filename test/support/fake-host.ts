@@ -32,7 +32,6 @@ class FakeSockets {
   readonly errors = new Map<string, string>();
   /** Tries to listen, successful or not. */
   attempts = 0;
-  destroyed = false;
   /** Who gets the clients of the last socket that was opened. */
   owner: unknown;
   readonly #open = new Set<{ readonly address: string; readonly port: number }>();
@@ -77,12 +76,6 @@ class FakeSockets {
         if (fd !== undefined) closeSync(fd);
       },
     };
-  }
-
-  readonly afterSockets = (callback: () => void): void => callback();
-
-  async destroy(): Promise<void> {
-    this.destroyed = true;
   }
 }
 

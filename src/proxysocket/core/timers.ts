@@ -14,44 +14,23 @@ export class Deadline<T> extends ListNode<T> {
   }
 }
 
-interface DeadlineOptions {
-  /**
-   * Calls back after the loop's next poll of its sockets: `setImmediate` does in Node, where even the shortest timer
-   * may run before that. Default: a short timer of the clock.
-   */
-  readonly afterSockets?: ((callback: () => void) => void) | undefined;
-  /** The shortest time between two checks: items may be found so much later. Default: 1 ms. */
-  readonly grainMs?: number;
-}
-
-/**
- * Items with equal timeouts, with one timer for all of them; adding, renewing and removing touch no timer. The event
- * loop runs timers before it polls sockets. After a pause, due items may have been answered already, so sockets are
- * polled first; otherwise the pause would time out every attempt at once.
- */
+/** Items with equal timeouts, with one timer for all of them; adding, renewing and removing touch no timer. */
 export class DeadlineQueue<T> extends LinkedList<T> {
   readonly ms: number;
   readonly #clock: Clock;
   readonly #due: (item: T, since: number) => void;
-  readonly #afterSockets: (callback: () => void) => void;
   readonly #grainMs: number;
-  #timerAt: number | undefined;
+  #isArmed = false;
 
-  /** `due` is called with each item that is due, and when its time began. */
-  constructor(
-    clock: Clock,
-    ms: number,
-    due: (item: T, since: number) => void,
-    {
-      afterSockets = (callback) => void clock.setTimer(1, callback),
-      grainMs = 1,
-    }: DeadlineOptions = {},
-  ) {
+  /**
+   * `due` is called with each item that is due, and when its time began. `grainMs`: the shortest time between two checks:
+   * items may be found so much later.
+   */
+  constructor(clock: Clock, ms: number, due: (item: T, since: number) => void, grainMs = 1) {
     super();
     this.ms = ms;
     this.#clock = clock;
     this.#due = due;
-    this.#afterSockets = afterSockets;
     this.#grainMs = grainMs;
   }
 
@@ -63,7 +42,7 @@ export class DeadlineQueue<T> extends LinkedList<T> {
   override add(item: T, since = this.#clock.now()): Deadline<T> {
     const deadline = new Deadline(this, item, since);
     this.append(deadline);
-    if (this.#timerAt === undefined) this.#arm(since + this.ms - this.#clock.now());
+    if (!this.#isArmed) this.#arm(since + this.ms - this.#clock.now());
     return deadline;
   }
 
@@ -76,18 +55,12 @@ export class DeadlineQueue<T> extends LinkedList<T> {
   }
 
   #arm(ms: number): void {
-    this.#timerAt = this.#clock.now() + ms;
+    this.#isArmed = true;
     this.#clock.setTimer(Math.min(ms, MAX_TIMER_MS), () => this.#run());
   }
 
-  #run(): void {
-    const isLate = this.size > 0 && this.#clock.now() > (this.#timerAt ?? 0);
-    if (isLate) this.#afterSockets(() => this.#runDue());
-    else this.#runDue();
-  }
-
   /** Stays armed meanwhile: a new item waits for the first one's timer. */
-  #runDue(): void {
+  #run(): void {
     const now = this.#clock.now();
     for (let next = this.first; next !== undefined; next = this.first) {
       const left = next.since + this.ms - now;
@@ -99,7 +72,7 @@ export class DeadlineQueue<T> extends LinkedList<T> {
       next.remove();
       this.#due(next.item, next.since);
     }
-    this.#timerAt = undefined;
+    this.#isArmed = false;
   }
 }
 
@@ -163,9 +136,7 @@ export class IdleQueues<T extends Idle<T>> {
       item.idle = limit > ms ? this.#queueOf(limit).add(item, since) : undefined;
       if (item.idle === undefined) this.#onIdle(item);
     };
-    const queue = new DeadlineQueue(this.#clock, ms, due, {
-      grainMs: Math.min(ms / 8, MAX_GRAIN_MS),
-    });
+    const queue = new DeadlineQueue(this.#clock, ms, due, Math.min(ms / 8, MAX_GRAIN_MS));
     this.#queues.set(ms, queue);
     return queue;
   }

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import type { Clock } from '../../util/clock.ts';
 import { DeadlineQueue, type Deadline } from '../core/timers.ts';
@@ -216,7 +217,8 @@ export class TcpConnections {
     const connections = [...this.all()];
     for (const connection of connections) connection.destroy();
     await this.gate.empty();
-    await this.transport.destroy();
+    // Node closes the last handles in the next turn of its loop.
+    await setImmediate();
   }
 
   #rejectHeld(client: Queued, end: HoldEnd, reason: RejectReason): void {
@@ -230,10 +232,7 @@ export class TcpConnections {
     return Math.min(limits.maxHeldConnections, share);
   }
 
-  /** What is due may have arrived during a pause, so sockets are polled first. */
   #timeouts(ms: number): DeadlineQueue<Queued> {
-    return new DeadlineQueue(this.clock, ms, (connection) => connection.timedOut(ms), {
-      afterSockets: this.transport.afterSockets,
-    });
+    return new DeadlineQueue(this.clock, ms, (connection) => connection.timedOut(ms));
   }
 }

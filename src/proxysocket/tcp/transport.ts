@@ -11,7 +11,7 @@ import type { ListenSpec } from '../spec.ts';
  *
  * Each clause has tests in test/proxysocket/tcp/, which run against every transport.
  *
- * 1. Bytes arrive in order and unchanged, in each direction independently (`integrity`).
+ * 1. Bytes arrive in order and unchanged, in each direction independently (`torture`).
  * 2. A slow peer holds back the other side: a direction keeps at most one read that its sink has not taken, and
  *    reads no more until it has (`back-pressure`).
  * 3. A FIN is passed on behind the data before it; the other direction stays open. When both sides have sent theirs, both
@@ -27,10 +27,6 @@ import type { ListenSpec } from '../spec.ts';
 export interface TcpTransport {
   /** Rejects with the system's error. Accepted clients outlive the listener. */
   listen(spec: ListenSpec, owner: AcceptOwner): Promise<Listening>;
-  /** Calls back after the loop's next poll of its sockets. Absent: a short timer does so. */
-  readonly afterSockets?: (callback: () => void) => void;
-  /** Every listener is closed and every client has ended. Resolves when no descriptor is left. Idempotent. */
-  destroy(): Promise<void>;
 }
 
 export interface AcceptOwner {

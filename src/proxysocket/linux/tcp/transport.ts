@@ -34,7 +34,6 @@ export function linuxTcp(loop: Loop, { limits, clock, descriptors }: EngineConte
         openListener(loop.sys, 'TCP', spec, limits),
         owner,
       ),
-    destroy: async () => undefined,
   };
 }
 

@@ -68,12 +68,4 @@ export class NodeTcpTransport implements TcpTransport {
       },
     };
   }
-
-  /** Even the shortest timer may run before sockets are polled. */
-  readonly afterSockets = (callback: () => void): void => void setImmediate(callback);
-
-  /** The last handles are closed in the next turn of the loop. */
-  async destroy(): Promise<void> {
-    await nextTurn();
-  }
 }
