@@ -218,10 +218,8 @@ function definer<Scope, Base extends object, Started, More extends readonly unkn
     scope,
     bind(values: FlagValues<Table>): Bound<Scope, Base, Started, More> {
       const options = command.read?.(values) ?? (values as unknown as Options);
-      const { word, servesByDefault } = command;
-      const start = (context: RunContext, ...more: More) =>
-        command.start(options, context, ...more);
-      return { scope, word, options, servesByDefault, start };
+      const start = (...given: [RunContext, ...More]) => command.start(options, ...given);
+      return { ...command, scope, options, start };
     },
   });
 }
