@@ -8,12 +8,11 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
-import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { configz, LiveSettings } from '../../src/cli/live-settings.ts';
 import { configPathOf, configurableFlags } from '../../src/cli/parse.ts';
 import { CONFIG_LIMITS } from '../../src/config/fields.ts';
 import { type ConfigFile, parseConfig, resolveConfig } from '../../src/config/file.ts';
-import { LIMIT_NAMES, type LimitChange, LIVE_LIMITS } from '../../src/proxysocket/limits.ts';
+import type { LimitChange } from '../../src/proxysocket/limits.ts';
 
 /** Where settings come from, and what becomes of the file while the program runs. */
 
@@ -111,13 +110,6 @@ t.test('applies live settings, reports the others, and knows which are in force'
     ],
   );
   t.match(gone.refused, [{ field: 'command', from: 'local to-userspace', to: 'local to-json' }]);
-});
-
-t.test('only flags of all commands and limits of the data path are live', async (t) => {
-  const live = [...configurableFlags()].filter(([, { live }]) => live === true);
-  const limits: readonly string[] = LIVE_LIMITS.map((limit) => LIMIT_NAMES[limit]);
-  t.ok(live.length > limits.length);
-  for (const [flag] of live) t.ok(flag in GLOBAL_FLAGS || limits.includes(flag), flag);
 });
 
 /** A configuration file, and what replaces it at once. */

@@ -161,27 +161,9 @@ t.test('candidates are words, flags or values that fit the line', async (t) => {
   }
 });
 
-t.test('every flag is offered, and the parser knows what is offered', async (t) => {
-  for (const source of REGISTRY.sources) {
-    for (const sink of REGISTRY.sinks) {
-      const words = [source.word, sink.word];
-      if (source.scope === 'local' && sink.scope === 'global') continue;
-      const offered = at(`${words.join(' ')} --`);
-      for (const name of Object.keys({ ...source.flags, ...sink.flags })) {
-        t.ok(offered.includes(`--${name}`), `${words.join(' ')} --${name}`);
-      }
-      const line = `${words.join(' ')} `;
-      t.same(at(line), [], line);
-    }
-  }
-  for (const word of at('').filter((each) => each !== 'help')) {
-    t.equal(parse(['help', word]).kind, 'help', word);
-  }
-});
-
 const manual = manPage(REGISTRY, { version: '1.2.3', date: '2026-01-02' });
 
-t.test('it has every command and flag', async (t) => {
+t.test('the man page has every command and flag, in man(7) requests and text', async (t) => {
   const commands = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
   for (const { word, flags } of commands) {
     t.ok(manual.includes(`.B ${word.replaceAll('-', '\\-')}`), word);
@@ -190,9 +172,6 @@ t.test('it has every command and flag', async (t) => {
     }
   }
   t.match(manual, /^\.TH KPNG\\-USERSPACE 1 "2026-01-02" "kpng\\-userspace 1\.2\.3"/);
-});
-
-t.test('each line is a man(7) request, or text', async (t) => {
   const known = new Set(['TH', 'SH', 'TP', 'IP', 'B', 'BR', 'nf', 'fi']);
   for (const line of manual.split('\n')) {
     const request = /^[.'](\w*)/.exec(line)?.[1];
@@ -309,13 +288,6 @@ function valid(text: string): boolean {
   );
   return [...parseAllDocuments(text)].every((document) => validate(document.toJS()));
 }
-
-t.test('the example of the page is valid, by the program and by the schema', async (t) => {
-  const [, example = ''] = /```yaml\n(.*?)```/s.exec(page('reference/command-line.md')) ?? [];
-  const resolved = resolveConfig('example', example, FIELDS);
-  t.match(resolved, { ok: true, config: { warnings: [] } });
-  t.ok(valid(example));
-});
 
 t.test('the schema takes every default, and refuses what the program refuses', async (t) => {
   for (const [flag, spec] of configurableFlags()) {
