@@ -1,5 +1,4 @@
 /** Removes the packet rules and addresses that processes of this program left behind. */
-import type { Writable } from 'node:stream';
 import { KpngError } from '../errors.ts';
 import { systemExec, type Exec } from '../portal/exec.ts';
 import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
@@ -8,19 +7,13 @@ import { cleanUpNftables } from '../portal/nftables/backend.ts';
 import { removeTrial } from '../portal/nftables/trial.ts';
 import { hostAddresses } from '../util/host-addresses.ts';
 import { escapeLines } from '../util/terminal-text.ts';
-import { PROGRAM } from './command.ts';
+import { PROGRAM, type Streams } from './command.ts';
 import { readRoute, type CleanupTargets } from './flags/backend.ts';
 
-export interface CleanupOptions {
+interface Context {
   readonly targets: CleanupTargets;
-  readonly stdout: Writable;
-  readonly stderr: Writable;
-  readonly exec?: Exec;
-  readonly platform?: NodeJS.Platform;
-  readonly env?: Readonly<Record<string, string | undefined>>;
-}
-
-interface Context extends Required<Pick<CleanupOptions, 'targets' | 'exec' | 'env'>> {
+  readonly exec: Exec;
+  readonly env: NodeJS.ProcessEnv;
   /** Reports a problem that does not stop the removal. */
   readonly warn: (error: KpngError) => void;
 }
@@ -29,18 +22,15 @@ interface Context extends Required<Pick<CleanupOptions, 'targets' | 'exec' | 'en
  * Removes the packet rules and addresses that a proxy left behind, and returns the exit code. Idempotent. A failure
  * does not stop the removal of the rest. A missing tool is mentioned, and is a failure only if every tool is missing.
  */
-export async function cleanup({
-  stdout,
-  stderr,
-  targets,
-  exec = systemExec,
-  platform = process.platform,
-  env = process.env,
-}: CleanupOptions): Promise<0 | 1> {
+export async function cleanup(
+  targets: CleanupTargets,
+  { stdout, stderr }: Pick<Streams, 'stdout' | 'stderr'>,
+  exec: Exec = systemExec,
+  { platform, env }: Pick<NodeJS.Process, 'env' | 'platform'> = process,
+): Promise<0 | 1> {
   const warn = (error: KpngError): void => {
     stderr.write(`${PROGRAM}: ${escapeLines(error.message)} (${error.code})\n`);
   };
-  const context: Context = { targets, exec, env, warn };
   /** Each removes one kind of state and resolves with a description of the result; rejects with a KpngError. */
   const steps =
     platform === 'win32'
@@ -50,7 +40,7 @@ export async function cleanup({
   let failed = 0;
   for (const step of steps) {
     try {
-      stdout.write(`${await step(context)}\n`);
+      stdout.write(`${await step({ targets, exec, env, warn })}\n`);
     } catch (error) {
       if (!(error instanceof KpngError)) throw error;
       if (error.code === 'KPNG_PORTAL_TOOL_MISSING') missing += 1;

@@ -2,7 +2,7 @@ import type { EventEmitter } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import type { Log } from '../observe/log.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
-import type { Clock, Timer } from '../util/clock.ts';
+import { type Clock, systemClock, type Timer } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
 
 export interface ProcessLike extends Pick<EventEmitter, 'on' | 'off'> {
@@ -26,32 +26,22 @@ export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean):
   return atTerminal ? {} : undefined;
 }
 
-export interface LifecycleOptions {
-  readonly process: ProcessLike;
-  readonly log: Log;
-  readonly hangUp: HangUp;
-  /** Called at the first signal that ends the program. */
-  readonly onStop: (reason: StopReason) => void;
-  /** Called at a HUP that requests a reload. Absent: there is nothing to reload. */
-  readonly onHangUp?: (() => void) | undefined;
-}
-
 /**
  * Handles signals and uncaught errors, as kpng does where it is sensible.
  *
  * INT, TERM and QUIT: the first one stops the process gracefully, the second one ends it at once with code 1. HUP does the
- * same when a terminal or console was closed; otherwise the configuration file, if any, is re-read; state
- * files are watched anyway. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
+ * same when a terminal or console was closed; otherwise it calls `reload`, which re-reads the configuration file, if any;
+ * state files are watched anyway. On Windows, Ctrl-C is INT and Ctrl-Break does the same.
  * Returns the function that ends the handling.
  */
-export function watchProcess({
-  process,
-  log,
-  hangUp,
-  onStop,
-  onHangUp = () =>
+export function watchProcess(
+  process: ProcessLike,
+  log: Log,
+  hangUp: HangUp,
+  onStop: (reason: StopReason) => void,
+  reload = () =>
     log.info('SIGHUP ignored: there is no configuration file; state files reload by themselves'),
-}: LifecycleOptions): () => void {
+): () => void {
   let stopping = false;
   const stop = (signal: string): void => {
     if (stopping) {
@@ -71,7 +61,7 @@ export function watchProcess({
   const signals = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK'];
   const handlers = new Map<string, (argument: string) => void>([
     ...signals.map((signal) => [signal, stop] as const),
-    ['SIGHUP', hangUp === undefined ? () => onHangUp() : stop],
+    ['SIGHUP', hangUp === undefined ? () => reload() : stop],
     ['uncaughtException', crash],
     ['unhandledRejection', crash],
   ]);
@@ -101,24 +91,21 @@ export function remainingOf(snapshot: readonly ServicePortSnapshot[]) {
   return left;
 }
 
-export interface DrainOptions {
-  readonly log: Log;
-  readonly clock: Clock;
-  /** Time limit. Milliseconds. */
-  readonly timeoutMs: number;
-  /** Undefined: no data path, so nothing to report. */
-  readonly remaining: (() => ReturnType<typeof remainingOf>) | undefined;
-}
-
 /** A drain is logged at its start, and then at this fraction of its time, within these bounds. */
 const SHARE = 5;
 const MIN_INTERVAL_MS = 1000;
 const MAX_INTERVAL_MS = 30_000;
 
-/** Waits for `work` within the time limit, and logs progress while connections are open. Rejects as `work` does. */
+/**
+ * Waits for `work` within the time limit, and logs progress while connections are open. Rejects as `work` does.
+ * `remaining`: undefined if there is no data path.
+ */
 export async function drain(
   work: Promise<void>,
-  { log, clock, timeoutMs, remaining }: DrainOptions,
+  timeoutMs: number,
+  remaining: (() => ReturnType<typeof remainingOf>) | undefined,
+  log: Log,
+  clock: Clock = systemClock,
 ): Promise<void> {
   const begin = clock.now();
   const everyMs = Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, timeoutMs / SHARE));

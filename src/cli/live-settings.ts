@@ -39,68 +39,61 @@ export class LiveSettings {
   /** May change while the program runs: read them at each use, never keep a copy. */
   readonly globals: GlobalOptions;
   readonly command: readonly string[];
-  readonly #running: Map<string, EffectiveSetting>;
+  settings: readonly EffectiveSetting[];
   readonly #log: AdjustableLog;
-  readonly #setLimits: (limits: LimitChange) => void;
 
-  /** `setLimits` changes those of the data path. */
-  constructor(
-    { command, settings, globals }: Omit<Settings, 'sink'>,
-    log: AdjustableLog,
-    setLimits: (limits: LimitChange) => void,
-  ) {
+  constructor({ command, settings, globals }: Omit<Settings, 'sink'>, log: AdjustableLog) {
     this.globals = { ...globals };
     this.command = command;
-    this.#running = new Map(settings.map((setting) => [setting.flag, setting]));
+    this.settings = settings;
     this.#log = log;
-    this.#setLimits = setLimits;
   }
 
-  /** In the order of the flags. */
-  get settings(): readonly EffectiveSetting[] {
-    return [...this.#running.values()];
-  }
-
-  /** Applies the settings that can change now and reports those that cannot. */
-  adopt(next: Settings): Omit<ConfigReloaded, 'path'> {
+  /**
+   * Applies the settings that can change now and reports those that cannot. `setLimits` changes those of the data path.
+   */
+  adopt(next: Settings, setLimits: SetLimits): Omit<ConfigReloaded, 'path'> {
     const changed: SettingChange[] = [];
     const refused: SettingChange[] = [];
     const [from, to] = [this.command.join(' '), next.command.join(' ')];
     if (from !== to) refused.push({ flag: '', field: 'command', from, to });
-    for (const setting of next.settings) {
-      const running = this.#running.get(setting.flag);
-      if (running === undefined) continue;
-      if (running.text !== setting.text) {
-        const { flag, origin } = setting;
-        const { field = setting.field } = origin;
-        const change = { flag, field, from: running.text, to: setting.text };
-        (setting.live ? changed : refused).push(change);
-        if (!setting.live) continue;
-        this.#apply(setting.flag, next);
-      }
+    this.settings = this.settings.map((running) => {
+      const setting = next.settings.find(({ flag }) => flag === running.flag);
       // The origin may have changed, even if the value is the same.
-      this.#running.set(setting.flag, setting);
-    }
+      if (setting === undefined || setting.text === running.text) return setting ?? running;
+      const { flag, live, origin, text } = setting;
+      const { field = setting.field } = origin;
+      (live ? changed : refused).push({ flag, field, from: running.text, to: text });
+      if (!live) return running;
+      this.#apply(flag, next, setLimits);
+      return setting;
+    });
     return { changed, refused };
   }
 
-  #apply(flag: string, { globals: next, sink: { options } }: Settings): void {
+  #apply(flag: string, { globals, sink: { options } }: Settings, setLimits: SetLimits): void {
     const limit = LIVE_LIMITS.find((each) => LIMIT_NAMES[each] === flag);
     if (limit === undefined) {
       const field = fieldName(flag) as keyof GlobalOptions;
-      Object.assign(this.globals, { [field]: next[field] });
-      if (flag === 'v') this.#log.setVerbosity(next.v);
+      Object.assign(this.globals, { [field]: globals[field] });
+      if (flag === 'v') this.#log.setVerbosity(globals.v);
     } else if (options.limits !== undefined) {
-      this.#setLimits({ [limit]: options.limits[limit] });
+      setLimits({ [limit]: options.limits[limit] });
     }
   }
 }
+
+type SetLimits = (limits: LimitChange) => void;
 
 /**
  * Reads a configuration file again whenever it changes. Live settings take effect at once; events report what
  * changed, what takes effect only at the next start, and errors.
  */
-export function followConfig({ path, read }: FollowedFile, live: LiveSettings) {
+export function followConfig(
+  { path, read }: FollowedFile,
+  live: LiveSettings,
+  setLimits: SetLimits,
+) {
   /** The last reports, since the file is read more often than it changes. */
   let reported = '[]';
   let asked = false;
@@ -121,7 +114,7 @@ export function followConfig({ path, read }: FollowedFile, live: LiveSettings) {
     clock: systemClock,
     onContent(bytes) {
       try {
-        const adopted = live.adopt(read(bytes));
+        const adopted = live.adopt(read(bytes), setLimits);
         const news = isNew(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
         if (news) configReloaded.publish({ path, ...adopted });
       } catch (error) {

@@ -7,6 +7,7 @@ import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES, SOURCE_RULES } from '../observe/log-table.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import { summaryReader } from '../observe/service-state.ts';
 import { takeInherited } from '../proxysocket/core/inherited.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HostPort } from '../util/host-port.ts';
@@ -72,8 +73,8 @@ export async function observe(options: Live) {
   let servers: HttpServer | undefined;
   if (metricsAddress !== undefined || healthAddress !== undefined) {
     const { startServers } = await import('../observe/servers.ts');
-    const isDelegated = globals.metricsAuthentication === 'delegated';
-    const isGuarded = isDelegated && metricsAddress !== undefined && isExposed(metricsAddress);
+    const isExposing = metricsAddress !== undefined && isExposed(metricsAddress);
+    const isGuarded = isExposing && globals.metricsAuthentication === 'delegated';
     const secure = {
       metrics: await tlsFor('metrics', 'metrics', options, ends),
       health: await tlsFor('health', 'healthz', options, ends),
@@ -109,7 +110,12 @@ export async function observe(options: Live) {
   return {
     health,
     metrics,
-    onProxy: (started: ProxySubject): void => void (proxy = started),
+    /** Begins to observe the data path. */
+    onProxy(started: ProxySubject): void {
+      proxy = started;
+      metrics?.observe(started);
+      health.readFrom({ problems: () => started.problems(), services: summaryReader(started) });
+    },
     /** TCP ports of the servers for metrics, health and the status page. */
     ports: (): readonly number[] => [...(servers?.ports ?? []), ...(admin?.ports ?? [])],
     /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
@@ -164,10 +170,14 @@ async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, en
     clock: systemClock,
     userAgent: userAgent(),
   });
-  const reviews = new Reviews(api);
-  const review = (token: string, path: string) => reviews.review(token, path);
   ends.push(() => api.close());
-  return guardPages({ review, metrics, log, clock: systemClock });
+  const reviews = new Reviews(api);
+  return guardPages({
+    review: (...asked) => reviews.review(...asked),
+    metrics,
+    log,
+    clock: systemClock,
+  });
 }
 
 /** Every address of the host, as the kernel writes it, with and without IPv6. */

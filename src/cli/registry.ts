@@ -32,7 +32,7 @@ const cleanup: OtherCommand = {
   bind({ operands, read }) {
     atMost(0, operands, 'cleanup');
     const targets = read(CLEANUP_FLAGS);
-    return async (streams) => (await import('./cleanup.ts')).cleanup({ targets, ...streams });
+    return async (streams) => (await import('./cleanup.ts')).cleanup(targets, streams);
   },
 };
 

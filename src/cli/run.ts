@@ -2,7 +2,6 @@ import { once } from 'node:events';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
-import { summaryReader } from '../observe/service-state.ts';
 import { sourceSynced } from '../store/events.ts';
 import { GlobalStore, type GlobalSource } from '../store/global-store.ts';
 import { feedLocalSink } from '../store/local-feed.ts';
@@ -28,32 +27,25 @@ const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
 /** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
 export async function run(given: RunOptions): Promise<number> {
   const { log, source, sink, process, hangUp } = given;
-  const started = Promise.withResolvers<Running>();
-  const live = new LiveSettings(given, log, (change) => {
-    // The file may change before there is a data path.
-    const changed = started.promise.then((running) => running.setLimits?.(change));
-    changed.catch((error: unknown) => log.error('Limits not changed', { err: error }));
-  });
+  const live = new LiveSettings(given, log);
   const { dryRun = false, handoverSocket = '' } = sink.options;
   const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
   const asked = Promise.withResolvers<StopReason>();
   const stop = asked.resolve;
   const options: Live = { ...given, globals: live.globals, live, stop, activation };
-  let observers: Observers;
-  try {
-    observers = await observe(options);
-  } catch (error) {
-    return failed('Startup failed', error, log);
-  }
-  const config = given.config && followConfig(given.config, live);
-  const endWatch = watchProcess({ process, log, hangUp, onStop: stop, onHangUp: config?.again });
-  void asked.promise.then(({ logFields }) => {
-    log.info('Stopping', logFields);
-    observers.health.change({ stopping: true });
-  });
+  let observers: Observers | undefined;
+  let config: ReturnType<typeof followConfig> | undefined;
+  const reload = given.config && (() => config?.again());
+  const endWatch = watchProcess(process, log, hangUp, stop, reload);
   // Clock timers do not keep the process alive; this does while a source waits.
   const alive = setInterval(() => {}, 2 ** 31 - 1);
   try {
+    observers = await observe(options);
+    const { health } = observers;
+    void asked.promise.then(({ logFields }) => {
+      log.info('Stopping', logFields);
+      health.change({ stopping: true });
+    });
     log.info('Starting', {
       version: programVersion(),
       source: source.word,
@@ -61,34 +53,34 @@ export async function run(given: RunOptions): Promise<number> {
       ...(sink.scope === 'local' && { node: sink.options.nodeName }),
     });
     await setOomScore(live.globals.oomScoreAdj, log);
-    const prepared = await prepare(options, observers);
-    started.resolve(prepared.running);
-    return await carry(prepared, options, observers, asked.promise);
+    const { running, work } = await prepare(options, observers);
+    config =
+      given.config &&
+      followConfig(given.config, live, (change) => {
+        const changed = running.setLimits?.(change);
+        changed?.catch((error: unknown) => log.error('Limits not changed', { err: error }));
+      });
+    return await carry(running, work, options, observers, asked.promise);
   } catch (error) {
-    const hasStarted = observers.health.facts.firstSyncAt !== undefined;
-    return failed(hasStarted ? 'Failed; exiting' : 'Startup failed', error, log);
+    const hasStarted = observers?.health.facts.firstSyncAt !== undefined;
+    log.error(hasStarted ? 'Failed; exiting' : 'Startup failed', { err: error });
+    return error instanceof KpngError && CONFIGURATION_ERRORS.has(error.code) ? 2 : 1;
   } finally {
     clearInterval(alive);
     config?.close();
-    await observers.close();
+    await observers?.close();
     endWatch();
   }
 }
 
-/** Logs the cause of the end, and returns the exit code. */
-function failed(message: string, error: unknown, log: Log): 1 | 2 {
-  log.error(message, { err: error });
-  return error instanceof KpngError && CONFIGURATION_ERRORS.has(error.code) ? 2 : 1;
-}
-
 /** Feeds a sink until it ends, or until a stop is asked for; then drains it. Returns the exit code. */
 async function carry(
-  prepared: Awaited<ReturnType<typeof prepare>>,
+  running: Running,
+  work: Work,
   { log, globals }: Live,
   observers: Observers,
   asked: Promise<StopReason>,
 ): Promise<number> {
-  const running: Running = prepared.running;
   const { proxy } = running;
   const end = new AbortController();
   const ended = once(end.signal, 'abort');
@@ -109,18 +101,12 @@ async function carry(
     systemClock.setTimer(delayMs, endNow);
   });
   try {
-    const fed = prepared.work(end.signal);
+    const fed = work(end.signal);
     await Promise.race([fed, ended]);
     // A stuck sink, such as one whose output is not read, must not keep the program alive.
-    await drain(
-      fed.then(() => running.close?.()),
-      {
-        log,
-        clock: systemClock,
-        timeoutMs: Math.min(globals.drainTimeout, withinMs),
-        remaining: proxy && (() => remainingOf(proxy.engine.snapshot())),
-      },
-    );
+    const closed = fed.then(() => running.close?.());
+    const remaining = proxy && (() => remainingOf(proxy.engine.snapshot()));
+    await drain(closed, Math.min(globals.drainTimeout, withinMs), remaining, log);
   } finally {
     await running.destroy?.();
   }
@@ -129,43 +115,44 @@ async function carry(
   return code;
 }
 
-/** Starts the sink. `work` starts the source, which feeds the sink until the signal aborts. */
-async function prepare(options: Live, observers: Observers) {
+/** Starts the source, which feeds the sink until the signal aborts. */
+type Work = (signal: AbortSignal) => Promise<void>;
+
+/** Starts the sink, and returns it with what feeds it. */
+async function prepare(
+  options: Live,
+  observers: Observers,
+): Promise<{ readonly running: Running; readonly work: Work }> {
   const { source, sink, globals, log } = options;
   const nodeName = sink.scope === 'local' ? sink.options.nodeName : '';
   const context: RunContext = { ...options, nodeName, otherPorts: () => observers.ports() };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
-    observeProxy(running, observers);
+    if (running.proxy !== undefined) observers.onProxy(running.proxy);
     const target = watched(running, observers, log);
     const setPodNetworks = running.setPodNetworks?.bind(running);
     const from = { ...context, setPodNetworks };
-    return {
-      running,
-      async work(signal: AbortSignal): Promise<void> {
-        if (source.scope === 'local') return (await source.start(from)).run(target, signal);
-        const fed = {
-          nodeName,
-          clusterScope: setPodNetworks !== undefined,
-          delivery: { backoff: backoffFrom(globals) },
-          hasher: await loadHasher(),
-        };
-        const started = await source.start(from);
-        const checked = following(started, nodeCheck(nodeName, started.name, log));
-        return feedLocalSink({ ...fed, source: checked }, target, signal);
-      },
+    const work: Work = async (signal) => {
+      if (source.scope === 'local') return (await source.start(from)).run(target, signal);
+      const fed = {
+        nodeName,
+        clusterScope: setPodNetworks !== undefined,
+        delivery: { backoff: backoffFrom(globals) },
+        hasher: await loadHasher(),
+      };
+      const started = await source.start(from);
+      const checked = following(started, nodeCheck(nodeName, started.name, log));
+      return feedLocalSink({ ...fed, source: checked }, target, signal);
     };
+    return { running, work };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
   const store = new GlobalStore({ hasher: await loadHasher() });
-  const running = await sink.start(context, store);
-  return {
-    running,
-    async work(signal: AbortSignal): Promise<void> {
-      const from = await source.start(context);
-      await following(from, storeReport(store, from.name, observers, log)).feed(store, signal);
-    },
+  const work: Work = async (signal) => {
+    const from = await source.start(context);
+    await following(from, storeReport(store, from.name, observers, log)).feed(store, signal);
   };
+  return { running: await sink.start(context, store), work };
 }
 
 /** The source; `onChange` is called after each change that it makes to its store. */
@@ -194,14 +181,6 @@ function nodeCheck(node: string, source: string, log: Log) {
   };
 }
 
-function observeProxy({ proxy }: Running, { health, metrics, onProxy }: Observers): void {
-  if (proxy === undefined) return;
-  onProxy(proxy);
-  metrics?.observe(proxy);
-  const problems = () => proxy.problems();
-  health.readFrom({ problems, services: summaryReader(proxy) });
-}
-
 /** Reports applied change sets to health, and the first one to the log. */
 function watched(running: RunningSink, observers: Observers, log: Log): LocalSink {
   const { health, metrics } = observers;
@@ -226,9 +205,8 @@ function watched(running: RunningSink, observers: Observers, log: Log): LocalSin
 }
 
 function applied(services: number, { health }: Observers, log: Log): void {
-  if (health.facts.firstSyncAt === undefined) {
-    log.info('The first complete state is in place', { services });
-  }
+  const isFirst = health.facts.firstSyncAt === undefined;
+  if (isFirst) log.info('The first complete state is in place', { services });
   health.synced();
 }
 
@@ -250,17 +228,17 @@ function storeReport(store: GlobalStore, source: string, observers: Observers, l
  * external traffic policy allows on this node. Unchanged services cost nothing.
  */
 export function localPolicyCounter() {
+  const scopes = ['internal', 'external'] as const;
   const lacking = { internal: new Set<string>(), external: new Set<string>() };
   return ({ view, changed }: LocalChange) => {
     for (const key of changed) {
       const entry = view.get(key);
-      for (const scope of ['internal', 'external'] as const) {
+      const endpoints = [...(entry?.endpoints.values() ?? [])];
+      for (const scope of scopes) {
+        lacking[scope].delete(key);
+        if (entry?.service[`${scope}TrafficToLocal`] !== true) continue;
         // An endpoint without scopes may be used for all traffic.
-        const lacks =
-          entry?.service[`${scope}TrafficToLocal`] === true &&
-          ![...entry.endpoints.values()].some(({ scopes }) => scopes?.[scope] ?? true);
-        if (lacks) lacking[scope].add(key);
-        else lacking[scope].delete(key);
+        if (!endpoints.some(({ scopes }) => scopes?.[scope] ?? true)) lacking[scope].add(key);
       }
     }
     return { internal: lacking.internal.size, external: lacking.external.size };

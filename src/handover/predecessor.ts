@@ -273,12 +273,10 @@ async function checkUnserved(path: string, found: Stats, expected: FileId): Prom
  * bound to; one is our own. A call instead would delay a new process.
  */
 function isListed(path: string): boolean {
-  const names = readFileSync('/proc/net/unix', 'utf8')
-    .split('\n')
-    .filter((line) => line.split(/\s+/)[3] === LISTENING)
-    .map((line) => line.slice(line.indexOf('/')));
-  return names.filter((name) => name === path || name.startsWith(`${path}~`)).length > 1;
+  // The fourth column has the flag __SO_ACCEPTCON.
+  const listening = /^(?:\S+ ){3}00010000 .*? (\/.*)$/gm;
+  const names = [...readFileSync('/proc/net/unix', 'utf8').matchAll(listening)].filter(
+    ([, name = '']) => name === path || name.startsWith(`${path}~`),
+  );
+  return names.length > 1;
 }
-
-/** The flag `__SO_ACCEPTCON`, as `/proc/net/unix` has it. */
-const LISTENING = '00010000';

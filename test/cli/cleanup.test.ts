@@ -87,8 +87,9 @@ const NAMES: CleanupTargets = defaultsOf(CLEANUP_FLAGS);
 
 async function clean(exec: Exec, targets: CleanupTargets, windows?: NodeJS.ProcessEnv) {
   const [stdout, stderr] = [new PassThrough(), new PassThrough()];
+  const streams = { stdout: stdout as unknown as NodeJS.WriteStream, stderr };
   const host = windows && ({ platform: 'win32', env: windows } as const);
-  const code = await cleanup({ targets, stdout, stderr, exec, ...host });
+  const code = await cleanup(targets, streams, exec, host);
   return { code, stdout: await text(stdout.end()), stderr: await text(stderr.end()) };
 }
 

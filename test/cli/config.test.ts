@@ -83,9 +83,10 @@ t.test('applies live settings, reports the others, and knows which are in force'
   const { log } = await captureLog();
   const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
   const changes: LimitChange[] = [];
-  const live = new LiveSettings(before, log, (change) => void changes.push(change));
+  const live = new LiveSettings(before, log);
+  const setLimits = (change: LimitChange) => void changes.push(change);
   const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
-  const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next));
+  const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next), setLimits);
   t.same(adopted.changed, [
     { flag: 'v', field: 'v', from: '1', to: '3' },
     { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
@@ -101,7 +102,10 @@ t.test('applies live settings, reports the others, and knows which are in force'
   t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
   t.equal(shown.get('drain-delay')?.origin.text, 'flag');
   // Fields that vanish go back to their defaults.
-  const gone = live.adopt(run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')));
+  const gone = live.adopt(
+    run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')),
+    setLimits,
+  );
   t.same(
     gone.changed.map(({ field, to }) => [field, to]),
     [

@@ -226,37 +226,34 @@ async function watched(hangUp?: HangUp) {
   });
   const stops: StopReason[] = [];
   const { log, lines } = await captureLog();
-  watchProcess({ process, log, hangUp, onStop: (reason) => stops.push(reason) });
+  watchProcess(process, log, hangUp, (reason) => stops.push(reason));
   return { process, stops, lines };
 }
 
-t.test('the first signal stops gracefully, the second at once', async (t) => {
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK']) {
-    const { process, stops, lines } = await watched();
-    process.emit(signal, signal);
-    t.same([stops, process.exits], [[{ logFields: { signal } }], []], signal);
-    process.emit('SIGINT', 'SIGINT');
-    t.same([stops.length, process.exits], [1, [1]]);
-    t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal: 'SIGINT' }]);
-  }
-});
-
-t.test('HUP ends the program where it means so, before Windows does, or reads again', async (t) => {
-  const logFields = { signal: 'SIGHUP' };
-  const withinMs = CONSOLE_CLOSED_MS;
-  t.ok(withinMs < 5000, 'Windows waits for five seconds');
-  for (const [platform, atTerminal, stopped] of [
-    ['win32', false, { logFields, withinMs }],
-    ['win32', true, { logFields, withinMs }],
-    ['linux', true, { logFields }],
-    ['linux', false, undefined],
-  ] as const) {
-    const { process, stops, lines } = await watched(meaningOfHangUp(platform, atTerminal));
+t.test(
+  'the first signal stops gracefully, the second at once; HUP where it means so',
+  async (t) => {
+    const withinMs = CONSOLE_CLOSED_MS;
+    t.ok(withinMs < 5000, 'Windows waits for five seconds');
+    for (const [signal, hangUp, reason] of [
+      ...['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGBREAK'].map((each) => [each, undefined, {}] as const),
+      ['SIGHUP', meaningOfHangUp('win32', false), { withinMs }],
+      ['SIGHUP', meaningOfHangUp('win32', true), { withinMs }],
+      ['SIGHUP', meaningOfHangUp('linux', true), {}],
+    ] as const) {
+      const { process, stops, lines } = await watched(hangUp);
+      process.emit(signal, signal);
+      t.same([stops, process.exits], [[{ logFields: { signal }, ...reason }], []], signal);
+      process.emit('SIGINT', 'SIGINT');
+      t.same([stops.length, process.exits], [1, [1]]);
+      t.match(lines(), [{ level: 'warn', msg: /exiting at once/, signal: 'SIGINT' }]);
+    }
+    const { process, stops, lines } = await watched(meaningOfHangUp('linux', false));
     process.emit('SIGHUP', 'SIGHUP');
-    t.same([stops, process.exits], [stopped === undefined ? [] : [stopped], []]);
-    t.match(lines(), stopped === undefined ? [{ level: 'info', msg: /SIGHUP ignored/ }] : []);
-  }
-});
+    t.same([stops, process.exits], [[], []]);
+    t.match(lines(), [{ level: 'info', msg: /SIGHUP ignored/ }]);
+  },
+);
 
 t.test('docs/reference/command-line.md has every signal', async (t) => {
   const { process } = await watched();
@@ -273,22 +270,23 @@ t.test('docs/reference/command-line.md has every signal', async (t) => {
 });
 
 t.test('an uncaught error is logged with its stack and ends the program with code 1', async (t) => {
-  for (const event of ['uncaughtException', 'unhandledRejection']) {
+  const error = Object.assign(new Error('a mistake'), { code: 'KPNG_X' });
+  for (const [event, thrown, line] of [
+    ['uncaughtException', error, { err: 'a mistake', code: 'KPNG_X', stack: /run\.test/ }],
+    ['unhandledRejection', 'just text', { err: 'just text' }],
+  ] as const) {
     const { process, lines } = await watched();
-    process.emit(event, Object.assign(new Error('a mistake'), { code: 'KPNG_X' }));
+    process.emit(event, thrown);
     t.same(process.exits, [1], event);
-    t.match(lines(), [{ level: 'error', err: 'a mistake', code: 'KPNG_X', stack: /run\.test/ }]);
+    t.match(lines(), [{ level: 'error', ...line }]);
   }
-  const { process, lines } = await watched();
-  process.emit('unhandledRejection', 'just text');
-  t.match(lines(), [{ level: 'error', err: 'just text' }]);
 });
 
 async function draining(timeoutMs: number, remaining?: () => ReturnType<typeof remainingOf>) {
   const clock = new FakeClock();
   const { log, lines } = await captureLog();
   const work = Promise.withResolvers<void>();
-  const outcome = drain(work.promise, { log, clock, timeoutMs, remaining });
+  const outcome = drain(work.promise, timeoutMs, remaining, log, clock);
   return { clock, lines, work, outcome };
 }
 

@@ -48,18 +48,14 @@ export function smallUntilFirst(
 /**
  * Collects garbage once, some time after the first complete state: a third of the heap is left over from reading it,
  * and V8 would not collect that before the heap has grown by as much again. Takes about a tenth of a second for
- * 100,000 endpoints. Returns a function that cancels it.
+ * 100,000 endpoints.
  */
-export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock): () => void {
-  const collectLater = () => clock.setTimer(COLLECT_AFTER_MS, () => void collectGarbage());
-  let timer = store.synced ? collectLater() : undefined;
+export function collectOnceSynced(store: GlobalStore, clock: Clock = systemClock): void {
   const end = store.onChange(() => {
-    if (store.synced) timer ??= collectLater();
-  });
-  return () => {
+    if (!store.synced) return;
     end();
-    timer?.cancel();
-  };
+    clock.setTimer(COLLECT_AFTER_MS, () => void collectGarbage());
+  });
 }
 
 /** Returns memory that the allocator keeps for later to the system: 10 MB with 10,000 services. */

@@ -32,33 +32,38 @@ export interface EngineHooks extends Pick<PoolOptions, 'module' | 'backoff'> {
  * KPNG_ENGINE_UNFIT if `linux` is required and cannot work. `chosen.portal` is set before the engine serves.
  */
 export async function createEngine(
-  options: EngineOptions,
+  { engine, workers = 1, limits, instance }: EngineOptions,
   chosen: { readonly portal?: Pick<Portal, 'kind' | 'hostAddresses'> },
   log: Log,
-  hooks: EngineHooks = {},
+  { crashFolder, platform = process.platform, canAcceptWithOnread, ...hooks }: EngineHooks = {},
 ): Promise<Required<Engine>> {
-  const { engine, workers = 1, limits } = options;
   const makeNode = async (counters?: NewCounters): Promise<Required<Engine>> => {
     const { createNodeEngine } = await import('../../proxysocket/node/engine.ts');
-    const { canAcceptWithOnread } = await import('../../proxysocket/node/tcp/accept.ts');
-    if (await (hooks.canAcceptWithOnread ?? canAcceptWithOnread)()) {
+    const accept = await import('../../proxysocket/node/tcp/accept.ts');
+    if (await (canAcceptWithOnread ?? accept.canAcceptWithOnread)()) {
       log.v(1, 'The node engine reads clients into its own buffers');
     } else {
       const reason = 'this Node does not accept sockets with onread';
       log.info('The node engine uses only documented functions; uploads cost more CPU', { reason });
     }
-    return createNodeEngine({
-      limits,
-      ...(counters !== undefined && { counters }),
-      hostAddresses: () => chosen.portal?.hostAddresses?.() ?? hostAddresses(),
-    });
+    const addresses = () => chosen.portal?.hostAddresses?.() ?? hostAddresses();
+    return createNodeEngine({ limits, ...(counters && { counters }), hostAddresses: addresses });
   };
   if (engine !== 'node') {
     try {
+      // A worker would fail on these as well, but starting one is expensive.
+      if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
+      if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
       // The node engine could not open the sockets of that portal.
       const fallback = (counters: NewCounters) =>
         chosen.portal?.kind === 'transparent' ? undefined : makeNode(counters);
-      const pool = await startPool(options, fallback, log, hooks);
+      const { Pool } = await import('../../proxysocket/pool/pool.ts');
+      const start = () => Pool.start({ limits, workers, fallback, ...hooks });
+      const pool = await remembered(start, crashHistory(instance, crashFolder), engine, log);
+      if (pool.workers < workers)
+        log.warn('The kernel cannot spread clients by address; there is only one worker', {
+          workers,
+        });
       if (engine === 'auto') log.info('Chose --engine linux', { reason: 'all probes passed' });
       return pool;
     } catch (cause) {
@@ -78,39 +83,27 @@ export async function createEngine(
   return makeNode();
 }
 
-/** Starts the `linux` engine, unless it has recently crashed the process too often. Rejects with the reason. */
-async function startPool(
-  { engine, workers = 1, limits, instance }: EngineOptions,
-  fallback: NonNullable<PoolOptions['fallback']>,
+/** Starts the `linux` engine. Rejects if its last starts have crashed the process, unless it is required. */
+async function remembered<Pool>(
+  start: () => Promise<Pool>,
+  { path, crashes, begin, end }: ReturnType<typeof crashHistory>,
+  engine: 'auto' | 'linux',
   log: Log,
-  { crashFolder, platform = process.platform, ...hooks }: EngineHooks,
-): Promise<Required<Engine>> {
-  // A worker would fail on this as well, but starting one is expensive.
-  if (platform !== 'linux') throw new Error(`platform: this is ${platform}`);
-  if (!isBuiltin('node:ffi')) throw new Error('platform: this Node has no node:ffi');
-  const history = crashHistory(instance, crashFolder);
-  const { path } = history;
-  const crashes = history.crashes();
-  if (crashes >= MAX_CRASHES) {
-    const what = `the last ${crashes} starts crashed in its probes; remove ${path} to retry`;
+): Promise<Pool> {
+  const count = crashes();
+  if (count >= MAX_CRASHES) {
+    const what = `the last ${count} starts crashed in its probes; remove ${path} to retry`;
     if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
-    log.warn('Starting the linux engine although it crashed before', { crashes, path });
+    log.warn('Starting the linux engine although it crashed before', { crashes: count, path });
   }
-  history.begin();
+  begin();
   // An uncaught error or a second signal; not a crash in a system call.
-  const end = (): void => history.end();
   process.once('exit', end);
   try {
-    const { Pool } = await import('../../proxysocket/pool/pool.ts');
-    const pool = await Pool.start({ limits, workers, fallback, ...hooks });
-    if (pool.workers < workers)
-      log.warn('The kernel cannot spread clients by address; there is only one worker', {
-        workers,
-      });
-    return pool;
+    return await start();
   } finally {
     process.off('exit', end);
-    history.end();
+    end();
   }
 }
 
@@ -138,26 +131,16 @@ export function crashHistory(instance: string, folder = defaultFolder()) {
     const found = isPrivate(folder) ? attempt(() => lstatSync(path)) : undefined;
     return found !== undefined && found.mtimeMs > Date.now() - WINDOW_MS ? found.size : 0;
   };
-  return {
-    path,
-    crashes,
-
-    /** Call before the probes. */
-    begin(): void {
-      // If that fails, the crash will not be remembered.
-      attempt(() => {
-        mkdirSync(folder, { mode: 0o700, recursive: true });
-        const size = Math.min(MAX_CRASHES, crashes() + 1);
-        if (isPrivate(folder)) writeFileSync(path, 'x'.repeat(size), { mode: 0o600 });
-      });
-    },
-
-    /** Call after the probes. */
-    end(): void {
-      // If that fails, the file counts until it is too old.
-      attempt(() => rmSync(path, { force: true }));
-    },
-  };
+  /** Call before the probes. If it fails, the crash will not be remembered. */
+  const begin = (): void =>
+    attempt(() => {
+      mkdirSync(folder, { mode: 0o700, recursive: true });
+      const size = Math.min(MAX_CRASHES, crashes() + 1);
+      if (isPrivate(folder)) writeFileSync(path, 'x'.repeat(size), { mode: 0o600 });
+    });
+  /** Call after the probes. If it fails, the file counts until it is too old. */
+  const end = (): void => attempt(() => rmSync(path, { force: true }));
+  return { path, crashes, begin, end };
 }
 
 /** Whether it is a folder that only its owner, this user, may write to. */

@@ -25,7 +25,7 @@ export async function startUserspace(
   options: UserspaceOptions,
   { log, globals, activation, otherPorts }: RunContext,
 ): Promise<RunningSink> {
-  const { handoverSocket: path } = options;
+  const { nodeName, portalTable, handoverSocket: path } = options;
   keepHeapSmall();
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   // Shared: metrics, the status and the fallback engine read it as well.
@@ -42,7 +42,6 @@ export async function startUserspace(
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};
   // Identifies this process among others of the same user, across restarts.
-  const { nodeName, portalTable } = options;
   const { adminSocket, config } = globals;
   const instance = JSON.stringify([nodeName, adminSocket, config, path, portalTable]);
   const engine = await createEngine({ ...options, limits, instance }, chosen, log);
@@ -73,15 +72,13 @@ export async function startUserspace(
     : undefined;
   const sink: LocalSink = {
     async sync(change) {
-      try {
-        await proxier.sync(change);
-        isWorking = true;
-      } catch (error) {
-        isWorking = false;
-        throw error;
-      } finally {
-        await checks?.sync(change);
-      }
+      const applied = proxier.sync(change);
+      isWorking = await applied.then(
+        () => true,
+        () => false,
+      );
+      await checks?.sync(change);
+      await applied;
     },
   };
   const problems = (): ProblemView[] => {
@@ -96,7 +93,7 @@ export async function startUserspace(
     ...(handover && {
       inPlace: () => handover.inPlace(),
       handedOver: handover.server.handedOver,
-      afterwards: async (asked) => (options.handoverWait ? handover.server.wait(asked) : 0),
+      ...(options.handoverWait && { afterwards: (asked) => handover.server.wait(asked) }),
     }),
     proxy: {
       engine,
@@ -121,24 +118,19 @@ export async function startUserspace(
     async close() {
       await server?.settled(Math.min(SETTLE_LIMIT_MS, globals.drainTimeout / 2));
       server?.close();
-      const { newProcess } = server ?? {};
-      const isTaken = newProcess !== undefined;
-      if (isTaken) portal.leave?.();
-      const checksEnded = isTaken ? checks?.leave() : checks?.close();
+      const newProcess = server?.newProcess;
+      if (newProcess !== undefined) portal.leave?.();
+      const checksEnded = newProcess === undefined ? checks?.close() : checks?.leave();
       // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
-      if (!isTaken) await checksEnded;
+      if (newProcess === undefined) await checksEnded;
       const carrier = { close: () => engine.close(newProcess && { served: newProcess.served }) };
       // Connections need the addresses that the portal has added.
       const [first, second] = portal.redirects === true ? [portal, carrier] : [carrier, portal];
-      const ended = async (): Promise<void> => {
-        await proxier.close();
-        try {
-          await first.close();
-        } finally {
-          await second.close();
-        }
-      };
-      await Promise.all([checksEnded, ended()]);
+      const ended = proxier
+        .close()
+        .then(() => first.close())
+        .finally(() => second.close());
+      await Promise.all([checksEnded, ended]);
     },
     async destroy() {
       await checks?.close();

@@ -73,17 +73,8 @@ export const toApi = defineGlobalSink({
     keepHeapSmall();
     const { startApiServer } = await import('../../server/server.ts');
     const server = await startApiServer({ ...options, limits, store, tls });
-    const end = collectOnceSynced(store);
-    return {
-      close() {
-        end();
-        return server.close();
-      },
-      async destroy() {
-        end();
-        server.destroy();
-      },
-    };
+    collectOnceSynced(store);
+    return { close: () => server.close(), destroy: async () => server.destroy() };
   },
 });
 
