@@ -190,10 +190,9 @@ linuxTest('of a process that breaks the protocol nothing stays open', async (t) 
 });
 
 linuxTest('an offer whose sessions are not complete is refused', async (t) => {
-  const flow = { servicePort: 'd/dns:dns', client: '10.0.0.9:5000', endpoint: '10.1.0.1:53' };
-  const read = (flows: unknown) =>
-    parseMessage('offer', JSON.stringify({ ...OFFER, flows }), OFFER);
-  t.match(read([flow]), { flows: [flow] });
-  for (const flows of [undefined, {}, [null], [{ ...flow, client: 5000 }]])
-    t.throws(() => read(flows), { code: 'KPNG_HANDOVER_FAILED' });
+  const [flow] = OFFER.flows;
+  for (const flows of [undefined, {}, [null], [{ ...flow, client: 5000 }]]) {
+    const line = JSON.stringify({ ...OFFER, flows });
+    t.throws(() => parseMessage('offer', line, OFFER), { code: 'KPNG_HANDOVER_FAILED' });
+  }
 });

@@ -126,11 +126,15 @@ export async function startUserspace(
       const carrier = { close: () => engine.close(newProcess && { served: newProcess.served }) };
       // Connections need the addresses that the portal has added.
       const [first, second] = portal.redirects === true ? [portal, carrier] : [carrier, portal];
-      const ended = proxier
-        .close()
-        .then(() => first.close())
-        .finally(() => second.close());
-      await Promise.all([checksEnded, ended]);
+      const ended = async (): Promise<void> => {
+        try {
+          await proxier.close();
+          await first.close();
+        } finally {
+          await second.close();
+        }
+      };
+      await Promise.all([checksEnded, ended()]);
     },
     async destroy() {
       await checks?.close();
