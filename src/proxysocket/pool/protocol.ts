@@ -132,9 +132,11 @@ const MAX_IN_FLIGHT = 64;
 export class Outbox {
   readonly #port: MessagePort;
   readonly #control: Int32Array;
-  readonly #forwarders = CHANNELS.map(
-    (_, channel) => (message: object) => this.#event(channel, message),
-  );
+  readonly #carriers = CHANNELS.map((channel, index) => ({
+    channel,
+    bit: 1 << index,
+    carry: (message: object) => this.#event(index, message),
+  }));
   #subscribed = 0;
   #posted = 0;
   #turn = newTurn();
@@ -147,13 +149,10 @@ export class Outbox {
   /** Subscribes to the channels that have a subscriber in the main thread. */
   subscribe(): void {
     const wanted = this.#control[CONTROL.subscriptions] ?? 0;
-    if (wanted === this.#subscribed) return;
-    for (const [index, channel] of CHANNELS.entries()) {
-      const bit = 1 << index;
-      const forward = this.#forwarders[index];
-      if (forward === undefined || (wanted & bit) === (this.#subscribed & bit)) continue;
-      if ((wanted & bit) === 0) channel.unsubscribe(forward);
-      else channel.subscribe(forward);
+    for (const { channel, bit, carry } of this.#carriers) {
+      if ((wanted & bit) === (this.#subscribed & bit)) continue;
+      if ((wanted & bit) === 0) channel.unsubscribe(carry);
+      else channel.subscribe(carry);
     }
     this.#subscribed = wanted;
   }

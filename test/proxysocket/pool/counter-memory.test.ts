@@ -79,23 +79,6 @@ t.test('what two threads count is read as one', (t) => {
   t.end();
 });
 
-t.test('counts of threads that are lost stay, and their gauges do not', (t) => {
-  const { ports, threads, apply, read } = setUp();
-  const { slot, one, other } = apply(set('d/web'));
-  one.connections = 7;
-  one.active = 5;
-  one.held = 2;
-  other.active = 1;
-  for (const thread of threads) ports.countsNoMore(thread);
-  t.match(read(), { connections: 7, active: 0, held: 0 });
-
-  const next: NewCounters = sharedCounters((...row) => ports.counts(next, ...row));
-  next('d/web', slot).connections += 1;
-  ports.countsNoMore(next);
-  t.equal(read()?.connections, 8, 'the next one counts on');
-  t.end();
-});
-
 t.test('a thread whose relays have ended counts on after those of another one', (t) => {
   const { ports, threads, apply, read } = setUp();
   const [first] = threads;

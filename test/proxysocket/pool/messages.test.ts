@@ -3,7 +3,6 @@ import {
   limitChanged,
   listenerFailed,
   listenerOpened,
-  rejected,
   tcpAccepted,
 } from '../../../src/proxysocket/events.ts';
 import {
@@ -70,17 +69,12 @@ t.test('events are carried while someone listens in the other thread', (t) => {
     [index, change(1)],
     [index, change(2)],
   ]);
-  wants(rejected);
-  limitChanged.publish(change(3));
-  t.equal(next(), undefined);
-  t.end();
-});
-
-t.test('listeners that open or close are no event of a worker, but those that fail are', (t) => {
-  const about = { servicePort: 'd/web', protocol: 'TCP', listen: LISTEN } as const;
-  const { wants, next } = setUp(t);
+  // The main thread itself opens and closes listeners.
   wants(listenerOpened, listenerFailed);
+  limitChanged.publish(change(3));
+  const about = { servicePort: 'd/web', protocol: 'TCP', listen: LISTEN } as const;
   listenerOpened.publish(about);
+  t.equal(next(), undefined);
   const error = new Error('taken');
   listenerFailed.publish({ ...about, code: 'KPNG_LISTEN_FAILED', error, retryInMs: 1 });
   t.match(next()?.events, [[CHANNELS.indexOf(listenerFailed), { retryInMs: 1 }]]);

@@ -181,14 +181,10 @@ export class Sys implements Library {
     return this.c.setsockopt(fd, k.SOL_SOCKET, option, this.#value, 16);
   }
 
-  /** Bytes written and not acknowledged by the peer; 0 if unknown. */
-  queued(fd: number): number {
-    return this.#bytes(fd, k.SIOCOUTQ);
-  }
-
-  /** Bytes received and not read; 0 if unknown. */
-  unread(fd: number): number {
-    return this.#bytes(fd, k.FIONREAD);
+  /** Bytes received and not read (FIONREAD), or written and not acknowledged (SIOCOUTQ); 0 if unknown. */
+  pending(fd: number, request: number): number {
+    const result = this.c.ioctl(fd, request, this.#value);
+    return result < 0 ? 0 : this.#scratch.view.getInt32(0, true);
   }
 
   /** Undefined if no descriptor is left, or only a small pipe: the kernel limits the memory of pipes of each user. */
@@ -228,11 +224,6 @@ export class Sys implements Library {
       sum += taken;
     }
     return sum;
-  }
-
-  #bytes(fd: number, request: number): number {
-    const result = this.c.ioctl(fd, request, this.#value);
-    return result < 0 ? 0 : this.#scratch.view.getInt32(0, true);
   }
 
   #address(call: Library['c']['getsockname'], fd: number): SocketAddress | undefined {

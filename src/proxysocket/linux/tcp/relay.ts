@@ -74,7 +74,8 @@ export class LinuxTcpClient implements TcpClient, Pollable {
   /** Held, or its head is read. */
   ready(mask: number): void {
     if (this.#readsHead) this.#peek(mask);
-    else if ((mask & BROKEN) !== 0 || this.loop.sys.unread(this.#fd) === 0) this.owner.clientGone();
+    else if ((mask & BROKEN) !== 0 || this.loop.sys.pending(this.#fd, k.FIONREAD) === 0)
+      this.owner.clientGone();
   }
 
   failed(): void {
@@ -126,7 +127,8 @@ export class LinuxTcpClient implements TcpClient, Pollable {
 
   unsent(): number {
     const { sys } = this.loop;
-    return sys.queued(this.#fd) + sys.queued(this.#endpoint?.fd ?? -1);
+    const unsent = (fd: number) => sys.pending(fd, k.SIOCOUTQ);
+    return unsent(this.#fd) + unsent(this.#endpoint?.fd ?? -1);
   }
 
   /** A side has read its peer's FIN; everything before it has been written. */

@@ -79,7 +79,7 @@ linuxTest('a failed call returns its error number', (t) => {
   t.equal(sys.c.listen(-1, 1), -k.EBADF);
   t.equal(sys.getOption(-1, k.SOL_SOCKET, k.SO_ERROR), -k.EBADF);
   t.equal(sys.localAddress(-1), undefined);
-  t.equal(sys.queued(-1), 0);
+  t.equal(sys.pending(-1, k.SIOCOUTQ), 0);
   const fd = sys.stream(4);
   t.equal(sys.write(fd, memory, 8), -k.EPIPE, 'and no signal ends the process');
   t.equal(sys.remoteAddress(fd), undefined);
