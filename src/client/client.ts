@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { WatchReq } from '../api/generated/localv1/api.ts';
 import { decodeLocalOp, quote } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
-import { Deliverer } from '../store/deliver.ts';
+import { delivererTo } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
@@ -48,7 +48,7 @@ export class KpngClient {
     const clusterScope = options.clusterScope === true ? true : undefined;
     const request = WatchReq.encode({ nodeName, clusterScope }).finish();
     const api = { name: 'local', request, decode: decodeLocalOp } as const;
-    const deliverer = new Deliverer(sink, { clock, random, onFailed: onError });
+    const deliverer = delivererTo(sink, { clock, random, onFailed: onError });
     const over = new AbortController();
     const stop = AbortSignal.any(signal ? [signal, over.signal] : [over.signal]);
     let refused: KpngError | undefined;

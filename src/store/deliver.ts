@@ -20,79 +20,72 @@ export interface DelivererOptions {
  * When the sink rejects, its keys are kept: they become part of the next change set, and if none comes they are
  * retried on their own, with growing delays.
  */
-export class Deliverer {
-  readonly #sink: LocalSink;
-  readonly #options: DelivererOptions;
-  readonly #backoff: Backoff;
-  readonly #queue = new SerialQueue();
+export function delivererTo(
+  sink: LocalSink,
+  {
+    clock = systemClock,
+    random = Math.random,
+    backoff: policy = DEFAULT_BACKOFF,
+    onFailed,
+  }: DelivererOptions = {},
+) {
+  const backoff = new Backoff(policy, random);
+  const queue = new SerialQueue();
   /** The changes that the sink has not applied yet. */
-  #undelivered: LocalChange | undefined;
-  #retry: Timer | undefined;
-  #failures = 0;
-  #closed = false;
+  let undelivered: LocalChange | undefined;
+  let retry: Timer | undefined;
+  let failures = 0;
+  let isClosed = false;
 
-  constructor(sink: LocalSink, options: DelivererOptions = {}) {
-    this.#sink = sink;
-    this.#options = options;
-    this.#backoff = new Backoff(options.backoff ?? DEFAULT_BACKOFF, options.random ?? Math.random);
-  }
-
-  /**
-   * Calls `complete` when the sink is idle, and delivers what it returns, if anything. `complete` may therefore
-   * change the view; it must not reject. Resolves when the sink has settled, with the error (code KPNG_SINK_FAILED)
-   * if it failed. After `close` it does nothing.
-   */
-  deliver(
-    complete: () => LocalChange | undefined | Promise<LocalChange | undefined>,
-  ): Promise<KpngError | undefined> {
-    return this.#queue.run(async () => {
-      if (this.#closed) return undefined;
-      const change = await complete();
-      return change && this.#attempt(change);
-    });
-  }
-
-  /** Stops retrying. Resolves when the sink is idle. Idempotent. */
-  async close(): Promise<void> {
-    this.#closed = true;
-    this.#retry?.cancel();
-    await this.#queue.idle();
-  }
-
-  async #attempt({ view, changed }: LocalChange): Promise<KpngError | undefined> {
-    this.#retry?.cancel();
-    const keys = this.#undelivered ? new Set([...this.#undelivered.changed, ...changed]) : changed;
+  const attempt = async ({ view, changed }: LocalChange): Promise<KpngError | undefined> => {
+    retry?.cancel();
+    const keys = undelivered ? new Set([...undelivered.changed, ...changed]) : changed;
     const change = { view, changed: keys };
     try {
-      await this.#sink.sync(change);
+      await sink.sync(change);
     } catch (cause) {
-      return this.#failed(change, cause);
+      return failed(change, cause);
     }
-    this.#undelivered = undefined;
-    if (this.#failures > 0) sinkRecovered.publish({ failures: this.#failures });
-    this.#failures = 0;
-    this.#backoff.reset();
+    undelivered = undefined;
+    if (failures > 0) sinkRecovered.publish({ failures });
+    failures = 0;
+    backoff.reset();
     return undefined;
-  }
-
-  #failed(undelivered: LocalChange, cause: unknown): KpngError {
-    this.#undelivered = undelivered;
-    this.#failures++;
-    const retryInMs = this.#backoff.next();
-    const reason = messageOf(cause);
-    const count = undelivered.changed.size;
-    const error = new KpngError(
-      'KPNG_SINK_FAILED',
-      `A change of ${count} service${count === 1 ? '' : 's'} failed: ${reason}`,
-      { cause },
-    );
-    if (!this.#closed) {
-      // Unless a change set includes it meanwhile.
-      const again = (): unknown => this.deliver(() => this.#undelivered);
-      this.#retry = (this.#options.clock ?? systemClock).setTimer(retryInMs, again);
-    }
-    this.#options.onFailed?.(error);
-    sinkFailed.publish({ error, waiting: count, retryInMs });
+  };
+  const failed = (change: LocalChange, cause: unknown): KpngError => {
+    undelivered = change;
+    failures += 1;
+    const retryInMs = backoff.next();
+    const waiting = change.changed.size;
+    const what = `A change of ${waiting} service${waiting === 1 ? '' : 's'}`;
+    const message = `${what} failed: ${messageOf(cause)}`;
+    const error = new KpngError('KPNG_SINK_FAILED', message, { cause });
+    // Unless a change set includes it meanwhile.
+    if (!isClosed) retry = clock.setTimer(retryInMs, () => void deliver(() => undelivered));
+    onFailed?.(error);
+    sinkFailed.publish({ error, waiting, retryInMs });
     return error;
-  }
+  };
+  const deliver = (
+    complete: () => LocalChange | undefined | Promise<LocalChange | undefined>,
+  ): Promise<KpngError | undefined> =>
+    queue.run(async () => {
+      if (isClosed) return undefined;
+      const change = await complete();
+      return change && attempt(change);
+    });
+  return {
+    /**
+     * Calls `complete` when the sink is idle, and delivers what it returns, if anything. `complete` may therefore
+     * change the view; it must not reject. Resolves when the sink has settled, with the error (code KPNG_SINK_FAILED)
+     * if it failed. After `close` it does nothing.
+     */
+    deliver,
+    /** Stops retrying. Resolves when the sink is idle. Idempotent. */
+    async close(): Promise<void> {
+      isClosed = true;
+      retry?.cancel();
+      await queue.idle();
+    },
+  };
 }

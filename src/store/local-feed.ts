@@ -1,5 +1,5 @@
 import type { Hasher } from '../api/hash.ts';
-import { Deliverer, type DelivererOptions } from './deliver.ts';
+import { delivererTo, type DelivererOptions } from './deliver.ts';
 import { sourceSynced } from './events.ts';
 import { type GlobalSource, GlobalStore } from './global-store.ts';
 import type { LocalSink } from './local-view.ts';
@@ -32,7 +32,7 @@ export async function feedLocalSink(
   // A single reader keeps at most one previous version of each entry.
   store.history.limit = Infinity;
   const view = new NodeView(store, nodeName, clusterScope);
-  const deliverer = new Deliverer(sink, delivery);
+  const deliverer = delivererTo(sink, delivery);
   let waiting = false;
   const complete = async () => {
     waiting = false;

@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { FileSink } from '../../src/file/sink.ts';
+import { startFileSink } from '../../src/file/sink.ts';
 import { sinkFailed, sinkRecovered, type SinkFailed } from '../../src/store/events.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { listening } from '../support/mailbox.ts';
@@ -14,7 +14,7 @@ async function setUp(dir: string) {
   const cluster = await emptyCluster();
   const clock = new FakeClock();
   const path = join(dir, 'state.yaml');
-  const sink = new FileSink({ store: cluster.store, path, clock, random: () => 0.5 });
+  const sink = startFileSink({ store: cluster.store, path, clock, random: () => 0.5 });
   /** The number of services in the file. */
   const size = (): number =>
     existsSync(path) ? stateOf(readFileSync(path, 'utf8')).services.size : -1;

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Deliverer } from '../../src/store/deliver.ts';
+import { delivererTo } from '../../src/store/deliver.ts';
 import { sinkFailed, sinkRecovered } from '../../src/store/events.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -13,7 +13,7 @@ const boom = new Error('nft is not there');
 function setup() {
   const clock = new FakeClock();
   const sink = new RecordingSink({ automatic: false });
-  const deliverer = new Deliverer(sink, { clock, random: () => 0.5 });
+  const deliverer = delivererTo(sink, { clock, random: () => 0.5 });
   const state = new LocalState();
   const set = (...keys: string[]) => {
     for (const key of keys) state.apply({ kind: 'service', ref: key, value: service(key) });

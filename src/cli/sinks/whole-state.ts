@@ -94,8 +94,8 @@ export const toFile = defineGlobalSink({
       hints for nodes.`,
   }),
   async start({ output, extensions: extended }, { globals }, store) {
-    const { FileSink } = await import('../../file/sink.ts');
-    const sink = new FileSink({ path: output, extended, store, backoff: backoffFrom(globals) });
+    const { startFileSink } = await import('../../file/sink.ts');
+    const sink = startFileSink({ path: output, extended, store, backoff: backoffFrom(globals) });
     return { close: () => sink.close(), destroy: () => sink.close() };
   },
 });
