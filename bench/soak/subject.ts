@@ -4,7 +4,7 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
 import { kubeListed, kubeReceived } from '../../src/kube/events.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
-import { KubeSource } from '../../src/kube/source.ts';
+import { openKubeSource } from '../../src/kube/source.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
@@ -29,7 +29,7 @@ kubeReceived.subscribe(({ added, modified, deleted }) => {
 kubeListed.subscribe(() => void (lists += 1));
 const store = new GlobalStore({ hasher: await loadHasher() });
 const server = await startApiServer({ store, listen: parseListen('tcp://127.0.0.1:0') });
-const source = await KubeSource.open({
+const source = await openKubeSource({
   config: { kubeconfig: '', server: url, env: {} },
   selection: {
     proxyName: '',

@@ -16,132 +16,111 @@ import type { Clock, Timer } from '../util/clock.ts';
 export const MAX_HISTORIES = 1000;
 const SPARK_POINTS = 30;
 
-/** The record of a service port that was ever used. */
-class Tracked {
-  totals = NO_TRAFFIC;
-  rates = NO_TRAFFIC;
-  /** Relays and UDP sessions. */
-  active = 0;
-  history: History | undefined;
-  /** Samples in a row without any traffic. */
-  idle = 0;
-}
-
 /** `activity` shows whether any traffic has flowed since the last call; undefined: only the counters do. */
 export type SampledEngine = SnapshotSource & Required<Pick<Engine, 'activity'>>;
+
+export type Sampler = ReturnType<typeof startSampler>;
 
 /**
  * Samples the counters every other second, for rates and a history of the last five minutes: of all service ports
  * together, and of each that has traffic, up to MAX_HISTORIES. A service port without clients costs only its
- * sampling; its history is freed with its last connection. Sampling pauses while there is no traffic.
+ * sampling; its history is freed with its last connection. Sampling pauses while there is no traffic. `engineNow` returns
+ * undefined until there is one.
  */
-export class Sampler {
-  readonly #clock: Clock;
-  readonly #engine: () => SampledEngine | undefined;
-  #tracked = new Map<string, Tracked>();
-  readonly #total = new History();
-  #histories = 0;
-  #lastAt: number;
-  #rates = NO_TRAFFIC;
-  #activity: Activity | undefined;
-  #timer: Timer;
+export function startSampler(clock: Clock, engineNow: () => SampledEngine | undefined) {
+  /** The service ports that were ever used. */
+  let known = new Map<string, Tracked>();
+  const total = new History();
+  let histories = 0;
+  let lastAt = clock.now();
+  let ratesOfAll = NO_TRAFFIC;
+  let activity: Activity | undefined;
 
-  /** `engine` returns undefined until there is one. */
-  constructor(clock: Clock, engine: () => SampledEngine | undefined) {
-    this.#clock = clock;
-    this.#engine = engine;
-    this.#lastAt = clock.now();
-    this.#timer = this.#wait();
-  }
-
-  /** All service ports together. */
-  get rates(): Traffic {
-    return this.#rates;
-  }
-
-  ratesOf(name: string): Traffic {
-    return this.#tracked.get(name)?.rates ?? NO_TRAFFIC;
-  }
-
-  /** The history of one service port, or of all; undefined for one without traffic. */
-  history(name: string | undefined): HistoryView | undefined {
-    return name === undefined
-      ? this.#total.view(null)
-      : this.#tracked.get(name)?.history?.view(name);
-  }
-
-  sparkOf(name: string): number[] | undefined {
-    return this.#tracked.get(name)?.history?.spark();
-  }
-
-  /** Idempotent. */
-  close(): void {
-    this.#timer.cancel();
-  }
-
-  #wait(): Timer {
-    return this.#clock.setTimer(SAMPLE_MS, () => this.#continue(this.#sample()));
-  }
-
-  /** One part in this turn of the event loop, the others in later ones. */
-  #continue(sample: Generator<void>): void {
-    const isDone = sample.next().done === true;
-    this.#timer = isDone ? this.#wait() : this.#clock.setTimer(0, () => this.#continue(sample));
-  }
-
-  *#sample(): Generator<void> {
-    const now = this.#clock.now();
-    const seconds = Math.max(now - this.#lastAt, 1) / 1000;
-    this.#lastAt = now;
-    const engine = this.#engine();
-    const before = this.#activity;
+  const note = (tracked: Tracked, rates: Traffic): void => {
+    tracked.rates = rates;
+    tracked.idle = rates === NO_TRAFFIC && tracked.active === 0 ? tracked.idle + 1 : 0;
+    if (tracked.idle >= HISTORY_SAMPLES) tracked.history = undefined;
+    else if (tracked.idle === 0 && tracked.history === undefined && histories < MAX_HISTORIES) {
+      tracked.history = new History();
+      histories += 1;
+    }
+    tracked.history?.add(rates, tracked.active);
+  };
+  const sample = function* (): Generator<void> {
+    const now = clock.now();
+    const seconds = Math.max(now - lastAt, 1) / 1000;
+    lastAt = now;
+    const engine = engineNow();
+    const before = activity;
     // Read before the counters, so that traffic during the sampling counts as new the next time.
-    this.#activity = engine?.activity();
+    activity = engine?.activity();
     const sum = { ...NO_TRAFFIC };
     let active = 0;
-    if (this.#activity && isDeepStrictEqual(before, this.#activity)) {
-      for (const tracked of this.#tracked.values()) this.#note(tracked, NO_TRAFFIC);
-      active = this.#activity.active;
+    if (activity && isDeepStrictEqual(before, activity)) {
+      for (const tracked of known.values()) note(tracked, NO_TRAFFIC);
+      active = activity.active;
     } else {
       const present = new Map<string, Tracked>();
       for (const part of engine ? snapshotParts(engine) : []) {
         for (const { name, counters } of part) {
-          const known = this.#tracked.get(name);
           const totals = totalsOf(counters);
-          if (known === undefined && totals.connections + totals.errors === 0) continue;
-          const tracked = known ?? new Tracked();
+          const tracked = known.get(name) ?? { ...UNUSED };
+          if (!known.has(name) && totals.connections + totals.errors === 0) continue;
           present.set(name, tracked);
           const rates = ratesBetween(tracked.totals, totals, seconds);
           tracked.totals = totals;
           tracked.active = counters.active;
-          this.#note(tracked, rates);
+          note(tracked, rates);
           active += counters.active;
           addTraffic(sum, rates);
         }
         yield;
       }
-      this.#tracked = present;
-      this.#histories = [...present.values()].filter(({ history }) => history).length;
+      known = present;
+      histories = [...present.values()].filter(({ history }) => history).length;
     }
-    this.#rates = sum;
-    this.#total.add(sum, active);
-  }
-
-  #note(tracked: Tracked, rates: Traffic): void {
-    tracked.rates = rates;
-    tracked.idle = rates === NO_TRAFFIC && tracked.active === 0 ? tracked.idle + 1 : 0;
-    if (tracked.idle >= HISTORY_SAMPLES) tracked.history = undefined;
-    else if (
-      tracked.idle === 0 &&
-      tracked.history === undefined &&
-      this.#histories < MAX_HISTORIES
-    ) {
-      tracked.history = new History();
-      this.#histories += 1;
-    }
-    tracked.history?.add(rates, tracked.active);
-  }
+    ratesOfAll = sum;
+    total.add(sum, active);
+  };
+  const wait = (): Timer => clock.setTimer(SAMPLE_MS, () => proceed(sample()));
+  // One part in this turn of the event loop, the others in later ones.
+  const proceed = (parts: Generator<void>): void => {
+    const isDone = parts.next().done === true;
+    timer = isDone ? wait() : clock.setTimer(0, () => proceed(parts));
+  };
+  let timer = wait();
+  return {
+    /** All service ports together. */
+    get rates(): Traffic {
+      return ratesOfAll;
+    },
+    ratesOf: (name: string): Traffic => known.get(name)?.rates ?? NO_TRAFFIC,
+    /** The history of one service port, or of all; undefined for one without traffic. */
+    history: (name: string | undefined): HistoryView | undefined =>
+      name === undefined ? total.view(null) : known.get(name)?.history?.view(name),
+    sparkOf: (name: string): number[] | undefined => known.get(name)?.history?.spark(),
+    /** Idempotent. */
+    close: (): void => timer.cancel(),
+  };
 }
+
+interface Tracked {
+  totals: Traffic;
+  rates: Traffic;
+  /** Relays and UDP sessions. */
+  active: number;
+  history: History | undefined;
+  /** Samples in a row without any traffic. */
+  idle: number;
+}
+
+const UNUSED: Tracked = {
+  totals: NO_TRAFFIC,
+  rates: NO_TRAFFIC,
+  active: 0,
+  history: undefined,
+  idle: 0,
+};
 
 /** Counts between two samples, per second; without any, NO_TRAFFIC itself. A counter that decreased has restarted from 0. */
 function ratesBetween(before: Traffic, now: Traffic, seconds: number): Traffic {

@@ -6,7 +6,7 @@ import { Activation } from '../util/activation.ts';
 import { openAdminSocket } from './admin-socket.ts';
 import { changingOperations } from './changing.ts';
 import { answerAdmin } from './handler.ts';
-import { Sampler } from './sampler.ts';
+import { startSampler } from './sampler.ts';
 import { standardOperations } from './standard.ts';
 import type { ProcessSubject } from './subject.ts';
 
@@ -36,7 +36,7 @@ export async function startAdmin({
   inherit,
   activation = Activation.immediate(),
 }: AdminOptions) {
-  const sampler = new Sampler(subject.clock, () => subject.proxy()?.engine);
+  const sampler = startSampler(subject.clock, () => subject.proxy()?.engine);
   const operations = [...standardOperations(subject, sampler), ...changingOperations(subject)];
   const answerer = (isTrusted: boolean) => {
     const reading = new SerialQueue();

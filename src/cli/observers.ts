@@ -158,7 +158,7 @@ async function tlsFor(
 async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, ends: Ends) {
   const { KubeApi } = await import('../kube/api.ts');
   const { DEFAULT_KUBE_LIMITS } = await import('../kube/limits.ts');
-  const { Reviews, REVIEW_LIMITS } = await import('../kube/reviews.ts');
+  const { reviewsBy, REVIEW_LIMITS } = await import('../kube/reviews.ts');
   const { guardPages } = await import('../observe/access.ts');
   const { responseTimeoutMs } = REVIEW_LIMITS;
   const times = { responseTimeoutMs, credentialsTimeoutMs: responseTimeoutMs };
@@ -171,13 +171,7 @@ async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, en
     userAgent: userAgent(),
   });
   ends.push(() => api.close());
-  const reviews = new Reviews(api);
-  return guardPages({
-    review: (...asked) => reviews.review(...asked),
-    metrics,
-    log,
-    clock: systemClock,
-  });
+  return guardPages({ review: reviewsBy(api), metrics, log, clock: systemClock });
 }
 
 /** Every address of the host, as the kernel writes it, with and without IPv6. */

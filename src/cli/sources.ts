@@ -57,8 +57,8 @@ export const kubeSource = defineGlobalSource({
     return { kubeconfig: values.kubeconfig, server: values.server, selection };
   },
   async start({ kubeconfig, server, selection }, { globals, nodeName, setPodNetworks }) {
-    const { KubeSource } = await import('../kube/source.ts');
-    return KubeSource.open({
+    const { openKubeSource } = await import('../kube/source.ts');
+    return openKubeSource({
       config: { kubeconfig, server, env: process.env },
       selection,
       nodeName,

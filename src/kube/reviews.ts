@@ -23,77 +23,71 @@ export const REVIEW_LIMITS = {
   responseTimeoutMs: 5000,
 } as const;
 
+type Api = Pick<KubeApi, 'get' | 'clock'>;
+
 /**
  * Lets the cluster review whose bearer token it is (TokenReview) and whether that user may get a path
  * (SubjectAccessReview). Reviews are briefly cached, and concurrent equal ones are merged. Every failure throws a
- * KubeFailure and is not cached: an error grants no access.
+ * KubeFailure and is not cached: an error grants no access. `api`: its account needs the role system:auth-delegator.
  */
-export class Reviews {
-  readonly #api: Pick<KubeApi, 'get' | 'clock'>;
+export function reviewsBy(api: Api) {
+  const { maxTokenChars, maxPending, maxRemembered, rememberMs } = REVIEW_LIMITS;
   /** By a hash of token and path, oldest first: no token is kept. */
-  readonly #known = new Map<string, { readonly verdict: Promise<ReviewResult>; until: number }>();
-  #pending = 0;
-
-  /** `api`: its account needs the role system:auth-delegator. */
-  constructor(api: Pick<KubeApi, 'get' | 'clock'>) {
-    this.#api = api;
-  }
-
-  async review(token: string, path: string): Promise<ReviewResult> {
-    const { maxTokenChars, maxPending, maxRemembered, rememberMs } = REVIEW_LIMITS;
+  const known = new Map<string, { readonly verdict: Promise<ReviewResult>; until: number }>();
+  let pending = 0;
+  return async (token: string, path: string): Promise<ReviewResult> => {
     if (token.length > maxTokenChars) return 'unauthenticated';
     const key = createHash('sha256').update(`${token}\n${path}`).digest('base64');
-    const known = this.#known.get(key);
-    if (known !== undefined && known.until > this.#api.clock.now()) return known.verdict;
-    if (this.#pending >= maxPending) {
+    const cached = known.get(key);
+    if (cached !== undefined && cached.until > api.clock.now()) return cached.verdict;
+    if (pending >= maxPending) {
       throw new KubeFailure('throttled', 'too many clients want to be authenticated at once');
     }
-    this.#pending += 1;
-    const review = { verdict: this.#request(token, path), until: Infinity };
-    this.#known.delete(key);
-    this.#known.set(key, review);
-    const [oldest = ''] = this.#known.keys();
-    if (this.#known.size > maxRemembered) this.#known.delete(oldest);
+    pending += 1;
+    const review = { verdict: request(api, token, path), until: Infinity };
+    known.delete(key);
+    known.set(key, review);
+    const [oldest = ''] = known.keys();
+    if (known.size > maxRemembered) known.delete(oldest);
     try {
       return await review.verdict;
     } catch (error) {
-      this.#known.delete(key);
+      known.delete(key);
       throw error;
     } finally {
-      this.#pending -= 1;
-      review.until = this.#api.clock.now() + rememberMs;
+      pending -= 1;
+      review.until = api.clock.now() + rememberMs;
     }
-  }
+  };
+}
 
-  async #request(token: string, path: string): Promise<ReviewResult> {
-    const login = await this.#post('authentication.k8s.io', 'TokenReview', { token });
-    const user = object(login['user']);
-    if (login['authenticated'] !== true || text(user['username']) === '') return 'unauthenticated';
-    const access = await this.#post('authorization.k8s.io', 'SubjectAccessReview', {
-      user: text(user['username']),
-      uid: text(user['uid']),
-      groups: list(user['groups']).map(text),
-      extra: object(user['extra']),
-      nonResourceAttributes: { path, verb: 'get' },
-    });
-    return access['allowed'] === true && access['denied'] !== true ? 'allowed' : 'forbidden';
-  }
+async function request(api: Api, token: string, path: string): Promise<ReviewResult> {
+  const login = await post(api, 'authentication.k8s.io', 'TokenReview', { token });
+  const user = object(login['user']);
+  if (login['authenticated'] !== true || text(user['username']) === '') return 'unauthenticated';
+  const access = await post(api, 'authorization.k8s.io', 'SubjectAccessReview', {
+    user: text(user['username']),
+    uid: text(user['uid']),
+    groups: list(user['groups']).map(text),
+    extra: object(user['extra']),
+    nonResourceAttributes: { path, verb: 'get' },
+  });
+  return access['allowed'] === true && access['denied'] !== true ? 'allowed' : 'forbidden';
+}
 
-  /** The status of a review. */
-  async #post(group: string, kind: string, spec: object): Promise<Json> {
-    const what = `create ${kind}`;
-    const signal = AbortSignal.timeout(2 * REVIEW_LIMITS.responseTimeoutMs);
-    const request = {
-      what,
-      path: `/apis/${group}/v1/${kind.toLowerCase()}s`,
-      query: {},
-      accept: 'application/json',
-      body: { apiVersion: `${group}/v1`, kind, spec },
-    };
-    const answer = await this.#api.get(request, signal);
-    const { maxResponseBytes: maxBytes, responseTimeoutMs: totalMs } = REVIEW_LIMITS;
-    const limits = { maxBytes, silenceMs: totalMs, totalMs };
-    const body = await readBody(what, answer, limits, this.#api.clock);
-    return object(object(parseJson(body ?? '', `${what}: the response`))['status']);
-  }
+/** The status of a review. */
+async function post(api: Api, group: string, kind: string, spec: object): Promise<Json> {
+  const { maxResponseBytes: maxBytes, responseTimeoutMs: totalMs } = REVIEW_LIMITS;
+  const what = `create ${kind}`;
+  const request = {
+    what,
+    path: `/apis/${group}/v1/${kind.toLowerCase()}s`,
+    query: {},
+    accept: 'application/json',
+    body: { apiVersion: `${group}/v1`, kind, spec },
+  };
+  const answer = await api.get(request, AbortSignal.timeout(2 * totalMs));
+  const limits = { maxBytes, silenceMs: totalMs, totalMs };
+  const body = await readBody(what, answer, limits, api.clock);
+  return object(object(parseJson(body ?? '', `${what}: the response`))['status']);
 }

@@ -17,7 +17,6 @@ import {
   sliceFeed,
 } from './map.ts';
 import { Outage, Reflector, type ReflectorOptions } from './reflector.ts';
-import type { Identity } from './refusal.ts';
 import { type ResourceName, type Selection, serviceSelector } from './resource.ts';
 
 export interface KubeSourceOptions {
@@ -40,135 +39,118 @@ export interface KubeSourceOptions {
 const ORPHANS_SETTLE_MS = 10_000;
 
 /**
- * Services, EndpointSlices and Nodes of a Kubernetes API, kept in a global state.
+ * Services, EndpointSlices and Nodes of a Kubernetes API, kept in a global state. Reads the configuration; throws
+ * KPNG_KUBECONFIG or KPNG_USAGE if it is invalid.
  *
  * The state stays while the server is unreachable or refuses. Each resource is complete before the state is synced;
  * if the server forbids reading nodes, the state is complete without them, as they only matter for zones.
  */
-export class KubeSource implements GlobalSource {
-  readonly #options: KubeSourceOptions;
-  readonly #api: KubeApi;
-  readonly #watching = new Set<ResourceName>();
-  #isConnected = false;
-  #ownNode: OwnNode = { ineligible: undefined, podNetworks: [] };
-  #reportedUser: string | undefined;
-  #reportedOrphans = 0;
-  #checksOrphans = false;
+export async function openKubeSource({
+  config,
+  selection,
+  nodeName = '',
+  onPodNetworks,
+  userAgent,
+  backoff = DEFAULT_BACKOFF,
+  limits = DEFAULT_KUBE_LIMITS,
+  clock,
+  random = Math.random,
+}: KubeSourceOptions): Promise<GlobalSource> {
+  const selector = serviceSelector(selection.proxyName);
+  const api = await KubeApi.open({ ...config, limits, clock, userAgent });
+  const maxMs = Math.max(limits.maxOutageWaitMs, backoff.initialMs);
+  const outage = new Outage(api.clock, { ...backoff, maxMs }, random);
 
-  private constructor(options: KubeSourceOptions, api: KubeApi) {
-    this.#options = options;
-    this.#api = api;
-  }
+  let reportedUser: string | undefined;
+  api.onAnswer = ({ user, by }) => {
+    outage.answered();
+    if (reportedUser === user) return;
+    reportedUser = user;
+    const { origin, context, proxy: given } = api.config;
+    const proxy = given === undefined ? undefined : (URL.parse(given)?.host ?? given);
+    kubeStarted.publish({ server: api.server, origin, context, user, by, proxy, selector });
+  };
 
-  /** Reads the configuration; throws KPNG_KUBECONFIG or KPNG_USAGE if it is invalid. */
-  static async open(options: KubeSourceOptions): Promise<KubeSource> {
-    serviceSelector(options.selection.proxyName);
-    const { config, limits = DEFAULT_KUBE_LIMITS, clock, userAgent } = options;
-    const api = await KubeApi.open({ ...config, limits, clock, userAgent });
-    return new KubeSource(options, api);
-  }
-
-  /** The source name in its events. */
-  get name(): string {
-    return this.#api.sourceName;
-  }
-
-  /** Keeps the state up to date until the signal aborts, and the process alive. Runs once. */
-  async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    const { backoff = DEFAULT_BACKOFF, random = Math.random } = this.#options;
-    const { selection, nodeName = '' } = this.#options;
-    const api = this.#api;
-    const maxMs = Math.max(api.limits.maxOutageWaitMs, backoff.initialMs);
-    const outage = new Outage(api.clock, { ...backoff, maxMs }, random);
-    api.onAnswer = (identity) => {
-      outage.answered();
-      this.#reportStarted(identity);
-    };
-    const reflect = <T>(options: Pick<ReflectorOptions<T>, 'resource' | 'apply' | 'report'>) =>
-      new Reflector({ api, outage, backoff, random, ...options }).run(signal);
-    const follow = <T>(resource: Feed<T>): Promise<void> =>
-      reflect({
-        resource,
-        apply: (changes, complete) => {
-          const changed = store.update((transaction) => {
-            for (const [key, value] of changes) resource.change(transaction, key, value);
-            if (complete) transaction.setComplete(resource.set);
-          });
-          if (changed && store.synced) this.#checkOrphans(store, signal);
-        },
-        report: (failure, retryInMs = 0) => {
-          this.#report(resource.name, failure, retryInMs);
-          if (resource.name !== 'nodes' || failure?.kind !== 'forbidden') return;
-          store.update((transaction) => transaction.setComplete('nodes'));
-        },
-      });
-    const alive = setInterval(() => {}, MAX_TIMER_MS);
-    try {
-      await Promise.all([
-        follow(serviceFeed(selection)),
-        follow(sliceFeed()),
-        follow(nodeFeed(selection)),
-        // The own node is not part of the state, and losing it is not losing the source.
-        nodeName !== '' &&
-          reflect({
-            resource: ownNode(nodeName),
-            apply: (changes) => this.#nodeChanged(nodeName, changes.get(nodeName)),
-          }),
-      ]);
-    } finally {
-      clearInterval(alive);
-      api.close();
-    }
-  }
-
-  #nodeChanged(node: string, now: OwnNode | undefined): void {
-    // A missing node keeps its state, as in kube-proxy.
-    if (now === undefined) return;
-    const before = this.#ownNode;
-    this.#ownNode = now;
-    const { ineligible, podNetworks } = now;
-    if (ineligible !== before.ineligible) kubeNode.publish({ node, ineligible });
-    if (podNetworks.join() !== before.podNetworks.join())
-      this.#options.onPodNetworks?.(podNetworks);
-  }
-
-  #reportStarted({ user, by }: Identity): void {
-    if (this.#reportedUser === user) return;
-    this.#reportedUser = user;
-    const { origin, context, proxy } = this.#api.config;
-    kubeStarted.publish({
-      server: this.#api.server,
-      origin,
-      context,
-      user,
-      by,
-      proxy: proxy === undefined ? undefined : (URL.parse(proxy)?.host ?? proxy),
-      selector: serviceSelector(this.#options.selection.proxyName),
-    });
-  }
-
-  #report(resource: ResourceName, error: KubeFailure | undefined, retryInMs: number): void {
+  const watching = new Set<ResourceName>();
+  let isConnected = false;
+  const report = (resource: ResourceName, error?: KubeFailure, retryInMs = 0): void => {
     if (error === undefined) {
-      this.#watching.add(resource);
-      if (this.#isConnected || this.#watching.size < 3) return;
-      this.#isConnected = true;
-      sourceConnected.publish({ source: this.name });
+      watching.add(resource);
+      if (isConnected || watching.size < 3) return;
+      isConnected = true;
+      sourceConnected.publish({ source: api.sourceName });
       return;
     }
-    this.#watching.delete(resource);
+    watching.delete(resource);
     if (error.isRoutine) return;
-    this.#isConnected = false;
-    sourceDisconnected.publish({ source: this.name, error, retryInMs });
-  }
+    isConnected = false;
+    sourceDisconnected.publish({ source: api.sourceName, error, retryInMs });
+  };
 
-  #checkOrphans(store: GlobalStore, signal: AbortSignal): void {
-    if (this.#checksOrphans || !kubeOrphans.hasSubscribers) return;
-    this.#checksOrphans = true;
-    void pause(ORPHANS_SETTLE_MS, this.#api.clock, signal).then(() => {
-      this.#checksOrphans = false;
-      const summary = orphansIn(store);
-      if (summary.count !== this.#reportedOrphans) kubeOrphans.publish(summary);
-      this.#reportedOrphans = summary.count;
-    });
-  }
+  let known: OwnNode = { ineligible: undefined, podNetworks: [] };
+  const nodeChanged = (now: OwnNode | undefined): void => {
+    // A missing node keeps its state, as in kube-proxy.
+    if (now === undefined) return;
+    const before = known;
+    known = now;
+    const { ineligible, podNetworks } = now;
+    if (ineligible !== before.ineligible) kubeNode.publish({ node: nodeName, ineligible });
+    if (podNetworks.join() !== before.podNetworks.join()) onPodNetworks?.(podNetworks);
+  };
+
+  let reportedOrphans = 0;
+  let checksOrphans = false;
+  const checkOrphans = async (store: GlobalStore, signal: AbortSignal): Promise<void> => {
+    if (checksOrphans || !kubeOrphans.hasSubscribers) return;
+    checksOrphans = true;
+    await pause(ORPHANS_SETTLE_MS, api.clock, signal);
+    checksOrphans = false;
+    const summary = orphansIn(store);
+    if (summary.count !== reportedOrphans) kubeOrphans.publish(summary);
+    reportedOrphans = summary.count;
+  };
+
+  return {
+    get name() {
+      return api.sourceName;
+    },
+    /** Keeps the state up to date until the signal aborts, and the process alive. Runs once. */
+    async feed(store, signal) {
+      const reflect = <T>(options: Pick<ReflectorOptions<T>, 'resource' | 'apply' | 'report'>) =>
+        new Reflector({ api, outage, backoff, random, ...options }).run(signal);
+      const follow = <T>(resource: Feed<T>): Promise<void> =>
+        reflect({
+          resource,
+          apply: (changes, complete) => {
+            const changed = store.update((transaction) => {
+              for (const [key, value] of changes) resource.change(transaction, key, value);
+              if (complete) transaction.setComplete(resource.set);
+            });
+            if (changed && store.synced) void checkOrphans(store, signal);
+          },
+          report: (failure, retryInMs) => {
+            report(resource.name, failure, retryInMs);
+            if (resource.name !== 'nodes' || failure?.kind !== 'forbidden') return;
+            store.update((transaction) => transaction.setComplete('nodes'));
+          },
+        });
+      const alive = setInterval(() => {}, MAX_TIMER_MS);
+      try {
+        await Promise.all([
+          follow(serviceFeed(selection)),
+          follow(sliceFeed()),
+          follow(nodeFeed(selection)),
+          // The own node is not part of the state, and losing it is not losing the source.
+          nodeName !== '' &&
+            reflect({
+              resource: ownNode(nodeName),
+              apply: (changes) => nodeChanged(changes.get(nodeName)),
+            }),
+        ]);
+      } finally {
+        clearInterval(alive);
+        api.close();
+      }
+    },
+  };
 }

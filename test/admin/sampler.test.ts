@@ -1,5 +1,10 @@
 import t from 'tap';
-import { HISTORY_SAMPLES, SAMPLE_MS, MAX_HISTORIES, Sampler } from '../../src/admin/sampler.ts';
+import {
+  HISTORY_SAMPLES,
+  SAMPLE_MS,
+  MAX_HISTORIES,
+  startSampler,
+} from '../../src/admin/sampler.ts';
 import {
   CONNECT_ERROR_CAUSES,
   newCounters,
@@ -18,7 +23,7 @@ function setup() {
       return { name, protocol: 'TCP', listeners: [], endpoints: 1, counters };
     });
   const seen: { looks: number; activity?: Activity } = { looks: 0 };
-  const sampler = new Sampler(clock, () => ({
+  const sampler = startSampler(clock, () => ({
     activity: () => seen.activity,
     names: () => [...all.keys()],
     snapshot(names) {

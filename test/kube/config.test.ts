@@ -11,7 +11,7 @@ import {
 } from '../../src/kube/config.ts';
 import { expiryOf, identify } from '../../src/kube/refusal.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
-import { KubeSource } from '../../src/kube/source.ts';
+import { openKubeSource } from '../../src/kube/source.ts';
 import { SELECTION, tokenOf } from '../support/kube-rig.ts';
 import { shortDir } from '../support/short-dir.ts';
 
@@ -160,7 +160,7 @@ t.test('a proxy name that no label can have', async (t) => {
   const config = { kubeconfig: '', server: 'http://127.0.0.1:1', env: {} };
   for (const proxyName of ['-x', 'a b', 'x'.repeat(64), 'a,b']) {
     const selection = { ...SELECTION, proxyName };
-    await t.rejects(KubeSource.open({ config, selection, userAgent: 'test' }), {
+    await t.rejects(openKubeSource({ config, selection, userAgent: 'test' }), {
       code: 'KPNG_USAGE',
     });
   }

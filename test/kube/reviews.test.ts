@@ -4,11 +4,11 @@ import t, { type Test } from 'tap';
 import { KubeApi } from '../../src/kube/api.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
-import { REVIEW_LIMITS, Reviews } from '../../src/kube/reviews.ts';
-import { startFakeApi, type FakeApi } from '../support/fake-api/server.ts';
+import { REVIEW_LIMITS, reviewsBy } from '../../src/kube/reviews.ts';
+import { startFakeApi } from '../support/fake-api/server.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 
-async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: FakeClock }> {
+async function setup(t: Test) {
   const api = await startFakeApi(t);
   api.reviews.tokens.set('prometheus-token', { username: 'prometheus', groups: ['monitoring'] });
   api.reviews.tokens.set('other-token', { username: 'other', groups: [] });
@@ -18,75 +18,74 @@ async function setup(t: Test): Promise<{ api: FakeApi; reviews: Reviews; clock: 
   const config = { kubeconfig: '', server: api.url, env: {}, userAgent: 'test' };
   const client = await KubeApi.open({ ...config, limits, clock });
   t.teardown(() => client.close());
-  const reviews = new Reviews(client);
-  return { api, reviews, clock };
+  return { api, review: reviewsBy(client), clock };
 }
 
 t.test('first the token is reviewed, then its user’s access', async (t) => {
-  const { api, reviews } = await setup(t);
-  t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
+  const { api, review } = await setup(t);
+  t.equal(await review('prometheus-token', '/metrics'), 'allowed');
   t.same(api.reviews.asked, ['TokenReview', 'SubjectAccessReview']);
-  t.equal(await reviews.review('prometheus-token', '/configz'), 'forbidden');
-  t.equal(await reviews.review('other-token', '/metrics'), 'forbidden');
-  t.equal(await reviews.review('nobody', '/metrics'), 'unauthenticated');
+  t.equal(await review('prometheus-token', '/configz'), 'forbidden');
+  t.equal(await review('other-token', '/metrics'), 'forbidden');
+  t.equal(await review('nobody', '/metrics'), 'unauthenticated');
 });
 
 t.test('concurrent equal reviews are merged, and cached briefly', async (t) => {
-  const { api, reviews, clock } = await setup(t);
+  const { api, review, clock } = await setup(t);
   for (let n = 0; n < 3; n += 1) {
-    const same = Array.from({ length: 20 }, () => reviews.review('prometheus-token', '/metrics'));
+    const same = Array.from({ length: 20 }, () => review('prometheus-token', '/metrics'));
     t.same(new Set(await Promise.all(same)), new Set(['allowed']));
   }
-  await reviews.review('nobody', '/metrics');
-  await reviews.review('nobody', '/metrics');
+  await review('nobody', '/metrics');
+  await review('nobody', '/metrics');
   t.equal(api.reviews.asked.length, 3);
   api.reviews.tokens.delete('prometheus-token');
   clock.advance(REVIEW_LIMITS.rememberMs - 1);
-  t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
+  t.equal(await review('prometheus-token', '/metrics'), 'allowed');
   clock.advance(1);
-  t.equal(await reviews.review('prometheus-token', '/metrics'), 'unauthenticated');
+  t.equal(await review('prometheus-token', '/metrics'), 'unauthenticated');
 });
 
 t.test('any failure denies access and is not cached', async (t) => {
-  const { api, reviews } = await setup(t);
+  const { api, review } = await setup(t);
   await api.stop();
-  await t.rejects(reviews.review('prometheus-token', '/metrics'), /ECONNREFUSED/);
+  await t.rejects(review('prometheus-token', '/metrics'), /ECONNREFUSED/);
   await api.start();
-  t.equal(await reviews.review('prometheus-token', '/metrics'), 'allowed');
+  t.equal(await review('prometheus-token', '/metrics'), 'allowed');
 });
 
 /** Reviews by a server that gives this answer. */
-function reviewsBy(answer: () => Promise<string>) {
+function answering(answer: () => Promise<string>) {
   const counter = { asked: 0 };
   const get = async (): Promise<IncomingMessage> => {
     counter.asked += 1;
     return Readable.from([Buffer.from(await answer())]) as IncomingMessage;
   };
-  return { counter, reviews: new Reviews({ clock: new FakeClock(), get }) };
+  return { counter, review: reviewsBy({ clock: new FakeClock(), get }) };
 }
 
 t.test('concurrent reviews are limited', async (t) => {
   const { promise, reject } = Promise.withResolvers<string>();
-  const { counter, reviews } = reviewsBy(() => promise);
+  const { counter, review } = answering(() => promise);
   const asking = Array.from({ length: REVIEW_LIMITS.maxPending }, (_, n) =>
-    reviews.review(`token-${n}`, '/metrics'),
+    review(`token-${n}`, '/metrics'),
   );
   const ended = Promise.allSettled(asking);
-  await t.rejects(reviews.review('one-more', '/metrics'), /too many clients/);
+  await t.rejects(review('one-more', '/metrics'), /too many clients/);
   reject(new KubeFailure('server', 'not now'));
   await ended;
   const long = 'x'.repeat(REVIEW_LIMITS.maxTokenChars + 1);
-  t.equal(await reviews.review(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
+  t.equal(await review(long, '/metrics'), 'unauthenticated', 'no one is asked about it');
   t.equal(counter.asked, REVIEW_LIMITS.maxPending);
 });
 
 t.test('of many reviews the latest are cached', async (t) => {
   let body = '{"status":{"authenticated":false}}';
-  const { counter, reviews } = reviewsBy(async () => body);
-  for (let n = 0; n <= REVIEW_LIMITS.maxRemembered; n += 1) await reviews.review(`t${n}`, '/');
-  await reviews.review('t1', '/');
+  const { counter, review } = answering(async () => body);
+  for (let n = 0; n <= REVIEW_LIMITS.maxRemembered; n += 1) await review(`t${n}`, '/');
+  await review('t1', '/');
   t.equal(counter.asked, REVIEW_LIMITS.maxRemembered + 1);
   body = '<html>';
   // It was evicted.
-  await t.rejects(reviews.review('t0', '/'), /response is not JSON/);
+  await t.rejects(review('t0', '/'), /response is not JSON/);
 });

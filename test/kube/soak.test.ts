@@ -7,7 +7,7 @@ import { burst, LAST, settle } from '../../bench/soak/churn.ts';
 import { KpngClient } from '../../src/client/client.ts';
 import { GlobalClient } from '../../src/client/global-client.ts';
 import { parseTarget } from '../../src/client/target.ts';
-import { KubeSource } from '../../src/kube/source.ts';
+import { openKubeSource } from '../../src/kube/source.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import { portOf, startApiRig } from '../support/api-rig.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
@@ -24,7 +24,7 @@ const BURST = 1000;
 t.test('memory does not grow with the number of events', async (t) => {
   const api = await startFakeApi(t);
   settle(api, SERVICES);
-  const source = await KubeSource.open({
+  const source = await openKubeSource({
     config: { kubeconfig: '', server: api.url, env: {} },
     selection: SELECTION,
     userAgent: 'soak',

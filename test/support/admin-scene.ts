@@ -1,6 +1,6 @@
 /** A make-believe proxy with traffic, to look at: nothing listens, and time passes on request. */
 import type { Test } from 'tap';
-import { SAMPLE_MS, Sampler } from '../../src/admin/sampler.ts';
+import { SAMPLE_MS, startSampler } from '../../src/admin/sampler.ts';
 import { describeServices } from '../../src/admin/details.ts';
 import { listServices, type ServicesQuery } from '../../src/admin/services.ts';
 import { statusOf } from '../../src/admin/standard.ts';
@@ -254,7 +254,7 @@ function sceneLog() {
 
 /** What the admin API answers about a scene after some seconds. */
 export function sceneViews(scene: AdminScene, seconds: number) {
-  const sampler = new Sampler(scene.clock, () => scene.engine);
+  const sampler = startSampler(scene.clock, () => scene.engine);
   scene.pass(seconds);
   const subject = scene.subject.proxy() as ProxySubject;
   const all = { search: '', state: 'all', sort: 'name', reverse: false, offset: 0 } as const;

@@ -5,7 +5,7 @@ import { loadHasher } from '../../src/api/hash.ts';
 import { kubeFailed, kubeListed, kubeWatching } from '../../src/kube/events.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from '../../src/kube/limits.ts';
 import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts';
-import { KubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
+import { openKubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
 import { opInvalid } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { makeAuthority } from './certs.ts';
@@ -50,7 +50,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
   const invalid = collect(t, opInvalid);
   const opened = collect(t, kubeWatching);
   const kubeconfig = options.kubeconfig ?? '';
-  const source = await KubeSource.open({
+  const source = await openKubeSource({
     config: { kubeconfig, server: kubeconfig === '' ? api.url : '', env: {} },
     selection: { ...SELECTION, ...options.selection },
     userAgent: 'test',
