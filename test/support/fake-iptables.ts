@@ -29,10 +29,10 @@ export class FakeIptables extends FakeExec {
   /** Instead of carrying out a script, react so. */
   broken: Reaction | undefined;
 
-  /** Scripts that were carried out, or would have been; those that only read are left out. */
+  /** Scripts that were carried out, or would have been. */
   get scripts(): string[] {
     return this.commands.flatMap(({ file, stdin = '' }) =>
-      file.endsWith('-restore') && !/^-S /m.test(stdin) ? [stdin] : [],
+      file.endsWith('-restore') ? [stdin] : [],
     );
   }
 
@@ -55,10 +55,9 @@ export class FakeIptables extends FakeExec {
   }
 
   /** What `iptables-save` prints. */
-  listing(family: Family = 4, flavor: Flavor = 'nft', only?: string): string {
+  listing(family: Family = 4, flavor: Flavor = 'nft'): string {
     const lines: string[] = ['# Generated'];
     for (const [table, chains] of this.tables(family, flavor)) {
-      if (only !== undefined && only !== table) continue;
       lines.push(`*${table}`);
       for (const chain of chains.keys()) {
         const policy = BUILT_IN[table]?.includes(chain) === true ? 'ACCEPT' : '-';
@@ -82,16 +81,12 @@ export class FakeIptables extends FakeExec {
     if (args[0] === '--version') return { stdout: `${program} v1.8.9 (${word})\n` };
     if (kind === undefined) return {};
     if (this.broken !== undefined) return this.broken;
-    if (kind === '-save') {
-      const only = args[0] === '-t' ? args[1] : undefined;
-      return { stdout: this.listing(family, flavor, only) };
-    }
+    if (kind === '-save') return { stdout: this.listing(family, flavor) };
     return this.#restore(family, flavor, stdin, file);
   }
 
   #restore(family: Family, flavor: Flavor, script: string, file = ''): Reaction {
     const tables = this.tables(family, flavor);
-    let stdout = '';
     let table = '';
     let chains: FakeChains = new Map();
     for (const [index, line] of script.split('\n').entries()) {
@@ -102,15 +97,12 @@ export class FakeIptables extends FakeExec {
       } else if (line === 'COMMIT') tables.set(table, chains);
       else if (this.refuses(line)) {
         return exits(`${file}: line ${index + 1}: RULE_APPEND failed (Invalid argument)\n`);
-      } else if (line.startsWith('-S ')) {
-        const rules = chains.get(line.slice(3)) ?? [];
-        stdout += rules.map((rule) => `-A ${line.slice(3)} ${rule}\n`).join('');
       } else if (line !== '' && !carryOut(chains, line)) {
         const why = 'No chain/target/match by that name.';
         return exits(`${file}: line ${index + 1} failed: ${why}\n`);
       }
     }
-    return { stdout };
+    return {};
   }
 }
 

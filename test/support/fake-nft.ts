@@ -103,10 +103,9 @@ export class FakeNft extends FakeExec {
       else if (verb === 'delete') deleteFrom(table, object, item);
       else if (verb === 'flush' && object === 'table') {
         for (const [chain, rules] of chains) chains.set(chain, rules.filter(isHook));
-      } else if (line.startsWith('flush chain')) {
+      } else if (verb === 'flush') {
         chains.set(item, (chains.get(item) ?? missing()).filter(isHook));
-      } else if (verb === 'flush') (sets.get(item) ?? missing()).clear();
-      else throw new NftError(`syntax error, unexpected ${verb}`);
+      } else throw new NftError(`syntax error, unexpected ${verb}`);
     }
     return tables;
   }

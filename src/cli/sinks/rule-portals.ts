@@ -137,10 +137,12 @@ async function chooseNftables(
       return not(`${holder} is bound to ${place}; transparent could not serve DNS`);
     }
     const { transparentSocket: socket } = await import('../../proxysocket/linux/open-listener.ts');
-    const found = await trial.tryTransparent({ exec, table, route, families, socket });
-    if ('problem' in found) return not(`the trial of transparent failed: ${found.problem}`);
-    const arrived = found.families.map((family) => `IPv${family}`).join(' and ');
-    return chose('transparent', `a trial connection arrived in ${arrived}`);
+    const arrived = await trial
+      .tryTransparent({ exec, table, route, families, socket })
+      .catch((error: unknown) => messageOf(error));
+    if (typeof arrived === 'string') return not(`the trial of transparent failed: ${arrived}`);
+    const names = arrived.map((family) => `IPv${family}`).join(' and ');
+    return chose('transparent', `a trial connection arrived in ${names}`);
   } catch (error) {
     return not(`transparent could not be tried: ${messageOf(error)}`);
   }

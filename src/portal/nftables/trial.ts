@@ -8,7 +8,6 @@ import { readFile } from 'node:fs/promises';
 import { connect, type Server } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { messageOf } from '../../errors.ts';
 import type { Family } from '../../util/family.ts';
 import { formatHostPort, type HostPort } from '../../util/host-port.ts';
 import { TRIAL_LIMIT_MS } from '../bounds.ts';
@@ -142,8 +141,6 @@ interface TrialOptions extends TransparentOptions {
   readonly families: readonly Family[];
 }
 
-type TrialResult = { readonly families: readonly Family[] } | { readonly problem: string };
-
 interface Attempt {
   readonly family: Family;
   /** The address of no host (documentation). */
@@ -165,15 +162,15 @@ export function trialTable(table: string): string {
  * Writes the rules and the route of a transparent portal for one address that no host has, connects to it, and removes
  * them. The connection, and each program, has a second. What a trial that was killed has left is replaced and removed.
  *
- * Never rejects. Packets of the trial do not leave the host.
+ * Resolves with the families whose connections arrive. Rejects with the reason if there is none, or if one is stopped.
+ * Packets of the trial do not leave the host.
  */
-export async function tryTransparent(options: TrialOptions): Promise<TrialResult> {
+export async function tryTransparent(options: TrialOptions): Promise<readonly Family[]> {
   const { exec, route, families } = options;
   const table = trialTable(options.table);
   const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL_LIMIT_MS });
   const attempts: Attempt[] = [];
   const undo: (() => Promise<unknown>)[] = [];
-  let result: TrialResult;
   try {
     for (const family of families) attempts.push(await prepare(family, options.socket));
     const isAdded = await policyRoute(hurried, route).ensure(families, true);
@@ -181,17 +178,13 @@ export async function tryTransparent(options: TrialOptions): Promise<TrialResult
     undo.push(() => removeNftables(exec, table));
     const script = render(table, route, attempts);
     await nft(hurried, 'writing the rules of a trial', ['-f', '-'], script);
-    result = await tryAll(attempts);
-  } catch (error) {
-    result = { problem: messageOf(error) };
+    return await tryAll(attempts);
+  } finally {
+    for (const { server } of attempts) server.close();
+    const steps = undo.map((step) => step());
+    await Promise.allSettled(steps);
+    await Promise.all(steps);
   }
-  for (const { server } of attempts) server.close();
-  for (const step of undo) {
-    await step().catch((error: unknown) => {
-      result = { problem: messageOf(error) };
-    });
-  }
-  return result;
 }
 
 /** Removes the table of a trial that was killed; returns whether there was one. Rejects with KPNG_PORTAL_*. */
@@ -236,17 +229,17 @@ function render(table: string, route: TransparentRoute, attempts: readonly Attem
   return `${renderFull(table, config, elements)}table inet ${table} {\n${kept}}\n`;
 }
 
-async function tryAll(attempts: readonly Attempt[]): Promise<TrialResult> {
+async function tryAll(attempts: readonly Attempt[]): Promise<Family[]> {
   const answers = await Promise.all(
     attempts.map(async ({ family, to }) => ({ family, to, answer: await answerOf(to) })),
   );
   const reached = answers.filter(({ answer }) => answer !== undefined);
   for (const { to, answer } of reached) {
     const place = formatHostPort(to);
-    if (answer !== place) return { problem: `a connection to ${place}: ${answer}` };
+    if (answer !== place) throw new Error(`a connection to ${place}: ${answer}`);
   }
-  if (reached.length === 0) return { problem: 'this host has no route to service addresses' };
-  return { families: reached.map(({ family }) => family) };
+  if (reached.length === 0) throw new Error('this host has no route to service addresses');
+  return reached.map(({ family }) => family);
 }
 
 /** The server's answer, or the error; undefined: the host has no route there. */
