@@ -20,7 +20,7 @@ import { KpngError } from '../errors.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import { LIMIT_NAMES, LIVE_LIMITS, type LimitChange } from '../proxysocket/limits.ts';
 import { systemClock } from '../util/clock.ts';
-import { FileWatcher } from '../util/file-watcher.ts';
+import { watchFile } from '../util/file-watcher.ts';
 import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting, JsonValue } from './flags/table.ts';
@@ -107,7 +107,7 @@ export function followConfig(
     if (!(error instanceof KpngError)) throw error;
     if (isNew(error.message)) configFailed.publish({ path, error });
   };
-  const watcher = new FileWatcher({
+  const watcher = watchFile({
     path,
     kind: CONFIG_FILE,
     limits: CONFIG_LIMITS,
@@ -124,7 +124,6 @@ export function followConfig(
     onError: fail,
     onRecovered: () => watcher.again(),
   });
-  watcher.start();
   return {
     /** Reads the file again, even if it appears unchanged. */
     again: () => {

@@ -2,7 +2,7 @@ import { KpngError } from '../errors.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
-import { FileWatcher } from '../util/file-watcher.ts';
+import { watchFile } from '../util/file-watcher.ts';
 import { writeChanges } from './changes.ts';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
@@ -64,7 +64,7 @@ export class FileSource implements GlobalSource {
       wake?.();
       void thread.close();
     });
-    const watcher = new FileWatcher({
+    const watcher = watchFile({
       path,
       kind: STATE_FILE,
       limits,
@@ -78,7 +78,6 @@ export class FileSource implements GlobalSource {
         contentError === undefined ? fileRecovered.publish({ path }) : contentError.publish(),
     });
     thread.start();
-    watcher.start();
     try {
       while (!signal.aborted) {
         const bytes = newest;

@@ -40,115 +40,101 @@ const HINT_MS = 10;
  * earlier check. A file that is being written is not read until two checks, `settleMs` apart, find the same, but
  * not for longer than `maxSettleMs`.
  */
-export class FileWatcher {
-  readonly #options: FileWatcherOptions;
-  readonly #closing = new AbortController();
+export function watchFile(options: FileWatcherOptions) {
+  const { path, kind, limits, clock, onContent, onError, onRecovered } = options;
+  const closing = new AbortController();
   /** Ends the wait for the next check. */
-  #hint = new AbortController();
+  let hint = new AbortController();
+  let status: string | undefined;
   /** The status of what was read last. */
-  #read: string | undefined;
-  #status: string | undefined;
+  let readStatus: string | undefined;
   /** When the unread change was noticed. */
-  #changedAt: number | undefined;
-  #digest: string | undefined;
-  #error: string | undefined;
-  #directory: { readonly identity: string; readonly watcher: FSWatcher | undefined } | undefined;
+  let changedAt: number | undefined;
+  let digest: string | undefined;
+  let problem: string | undefined;
+  let directory: { readonly identity: string; readonly watcher: FSWatcher | undefined } | undefined;
 
-  constructor(options: FileWatcherOptions) {
-    this.#options = options;
-  }
-
-  /** Reads the file now and follows it from then on. */
-  start(): void {
-    void this.#follow();
-  }
-
-  /** Stops watching; no callback is called after it. Idempotent. */
-  close(): void {
-    this.#closing.abort();
-    this.#hint.abort();
-    this.#directory?.watcher?.close();
-  }
-
-  /** Reads the file again and passes on its content, or the error, even if it is unchanged. */
-  again(): void {
-    this.#digest = undefined;
-    this.#error = undefined;
-    this.#read = undefined;
-    this.#hint.abort();
-  }
-
-  async #follow(): Promise<void> {
-    const { clock, limits } = this.#options;
-    const { signal } = this.#closing;
-    while (!signal.aborted) {
-      this.#hint = new AbortController();
-      await this.#check();
-      const hint = this.#hint.signal;
-      if (this.#changedAt !== undefined) await pause(limits.settleMs, clock, signal);
-      else await pause(limits.pollMs, clock, hint);
-      if (hint.aborted) await pause(HINT_MS, clock, signal);
+  const startWatching = (folder: string): FSWatcher | undefined => {
+    try {
+      const watcher = watch(folder, { persistent: false }, () => hint.abort());
+      return watcher.on('error', () => watcher.close());
+    } catch {
+      return undefined;
     }
-  }
-
-  async #check(): Promise<void> {
-    await this.#watchDirectory();
-    const { clock, limits, path, kind } = this.#options;
-    const isFirst = this.#status === undefined;
-    const status = await statusOf(path);
-    const isQuiet = isFirst || status === this.#status;
-    this.#status = status;
-    this.#changedAt = status === this.#read ? undefined : (this.#changedAt ?? clock.now());
-    const isLate = (): boolean => clock.now() - (this.#changedAt ?? 0) >= limits.maxSettleMs;
-    if (this.#changedAt !== undefined && (isQuiet || isLate())) {
-      const result = await readContent(path, limits.maxFileBytes, kind);
-      const isSettled = (await statusOf(path)) === status;
-      if (this.#closing.signal.aborted) return;
-      // Otherwise, another program wrote to it in between.
-      if (isSettled || isLate()) this.#take(result, status);
-    }
-  }
-
-  #take(result: FileContent | KpngError, status: string): void {
-    const before = this.#error;
-    this.#error = result instanceof KpngError ? result.message : undefined;
-    this.#changedAt = undefined;
-    // Read again later: a failure may pass, and a second write in the same tick of the file system's clock happen,
-    // without a trace.
-    this.#read = undefined;
-    if (result instanceof KpngError) {
-      if (this.#error !== before) this.#options.onError(result);
-    } else if (result.digest !== this.#digest) {
-      this.#digest = result.digest;
-      this.#options.onContent(result.bytes);
-    } else {
-      this.#read = status;
-      if (before !== undefined) this.#options.onRecovered();
-    }
-  }
+  };
 
   /**
    * Never fails: if the directory is missing or the system has no watches left, polling finds the change a little
    * later.
    */
-  async #watchDirectory(): Promise<void> {
-    const path = dirname(this.#options.path);
-    const stats = await stat(path, { bigint: true }).catch(() => undefined);
+  const watchDirectory = async (): Promise<void> => {
+    const folder = dirname(path);
+    const stats = await stat(folder, { bigint: true }).catch(() => undefined);
     const identity = `${stats?.dev}:${stats?.ino}`;
-    if (this.#closing.signal.aborted || identity === this.#directory?.identity) return;
-    this.#directory?.watcher?.close();
-    this.#directory = { identity, watcher: stats && this.#startWatching(path) };
-  }
+    if (closing.signal.aborted || identity === directory?.identity) return;
+    directory?.watcher?.close();
+    directory = { identity, watcher: stats && startWatching(folder) };
+  };
 
-  #startWatching(path: string): FSWatcher | undefined {
-    try {
-      const watcher = watch(path, { persistent: false }, () => this.#hint.abort());
-      watcher.on('error', () => watcher.close());
-      return watcher;
-    } catch {
-      return undefined;
+  const take = (result: FileContent | KpngError, found: string): void => {
+    const before = problem;
+    problem = result instanceof KpngError ? result.message : undefined;
+    changedAt = undefined;
+    // Read again later: a failure may pass, and a second write in the same tick of the file system's clock happen,
+    // without a trace.
+    readStatus = undefined;
+    if (result instanceof KpngError) {
+      if (problem !== before) onError(result);
+    } else if (result.digest !== digest) {
+      digest = result.digest;
+      onContent(result.bytes);
+    } else {
+      readStatus = found;
+      if (before !== undefined) onRecovered();
     }
-  }
+  };
+
+  const check = async (): Promise<void> => {
+    await watchDirectory();
+    const found = await statusOf(path);
+    const isQuiet = status === undefined || found === status;
+    status = found;
+    changedAt = found === readStatus ? undefined : (changedAt ?? clock.now());
+    const isLate = (): boolean => clock.now() - (changedAt ?? 0) >= limits.maxSettleMs;
+    if (changedAt === undefined || (!isQuiet && !isLate())) return;
+    const result = await readContent(path, limits.maxFileBytes, kind);
+    const isSettled = (await statusOf(path)) === found;
+    if (closing.signal.aborted) return;
+    // Otherwise, another program wrote to it in between.
+    if (isSettled || isLate()) take(result, found);
+  };
+
+  const follow = async (): Promise<void> => {
+    const { signal } = closing;
+    while (!signal.aborted) {
+      hint = new AbortController();
+      await check();
+      const hinted = hint.signal;
+      if (changedAt !== undefined) await pause(limits.settleMs, clock, signal);
+      else await pause(limits.pollMs, clock, hinted);
+      if (hinted.aborted) await pause(HINT_MS, clock, signal);
+    }
+  };
+  void follow();
+
+  return {
+    /** Reads the file again and passes on its content, or the error, even if it is unchanged. */
+    again(): void {
+      digest = problem = readStatus = undefined;
+      hint.abort();
+    },
+    /** Stops watching; no callback is called after it. Idempotent. */
+    close(): void {
+      closing.abort();
+      hint.abort();
+      directory?.watcher?.close();
+    },
+  };
 }
 
 /**

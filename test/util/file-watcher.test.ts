@@ -5,7 +5,7 @@ import t, { type Test } from 'tap';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from '../../src/file/limits.ts';
 import { STATE_FILE } from '../../src/file/source.ts';
 import { systemClock, type Clock } from '../../src/util/clock.ts';
-import { FileWatcher } from '../../src/util/file-watcher.ts';
+import { watchFile } from '../../src/util/file-watcher.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { put } from '../support/file-rig.ts';
@@ -26,7 +26,7 @@ function follow(
   const limits = { ...usual, ...given };
   const contents: string[] = [];
   const errors: string[] = [];
-  const watcher = new FileWatcher({
+  const watcher = watchFile({
     path,
     kind: STATE_FILE,
     limits,
@@ -35,7 +35,6 @@ function follow(
     onError: (error) => errors.push(`${error.code}: ${error.message}`),
     onRecovered: () => undefined,
   });
-  watcher.start();
   t.teardown(() => watcher.close());
   return {
     watcher,
