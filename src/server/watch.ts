@@ -1,5 +1,6 @@
 import { Metadata, status, type ServerDuplexStream } from '@grpc/grpc-js';
 import type { ServerHttp2Stream } from 'node:http2';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { countFrames, RESET_FRAME } from '../api/frames.ts';
 import { WatchReq } from '../api/generated/localv1/api.ts';
 import { SHAPES } from '../api/generated/shapes.ts';
@@ -191,9 +192,8 @@ const SLICE_MS = 10;
 /** All Watch calls; polls them when there may be something new. */
 export class Hub {
   readonly watches = new Set<Watch>();
-  /** Watches not polled since the last change. */
-  #round: SetIterator<Watch> | undefined;
-  #changedMeanwhile = false;
+  #isPolling = false;
+  #isChanged = false;
   /** Operations sent but not published yet. */
   #sent = 0;
 
@@ -211,28 +211,24 @@ export class Hub {
 
   /** Polls all watches soon; repeated calls until then have no further effect. */
   changed(): void {
-    if (this.#round !== undefined) {
-      this.#changedMeanwhile = true;
-      return;
-    }
-    this.#round = this.watches.values();
-    setImmediate(() => this.#poll());
+    this.#isChanged = true;
+    if (!this.#isPolling) void this.#poll();
   }
 
-  #poll(): void {
-    const round = this.#round;
-    if (round === undefined) return;
-    const end = performance.now() + SLICE_MS;
-    for (const watch of round) {
-      watch.poll();
-      if (performance.now() < end) continue;
-      setImmediate(() => this.#poll());
-      return;
+  async #poll(): Promise<void> {
+    this.#isPolling = true;
+    while (this.#isChanged) {
+      await nextTurn();
+      this.#isChanged = false;
+      let end = performance.now() + SLICE_MS;
+      for (const watch of this.watches) {
+        watch.poll();
+        if (performance.now() < end) continue;
+        await nextTurn();
+        end = performance.now() + SLICE_MS;
+      }
     }
-    this.#round = undefined;
-    if (!this.#changedMeanwhile) return;
-    this.#changedMeanwhile = false;
-    this.changed();
+    this.#isPolling = false;
   }
 }
 

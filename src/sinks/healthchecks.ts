@@ -36,7 +36,6 @@ interface CheckServer {
  */
 export class HealthCheckSink implements LocalSink {
   readonly #options: HealthCheckSinkOptions;
-  readonly #clock: Clock;
   /** By service, valid or not. */
   readonly #checks = new Map<string, HealthCheck>();
   /** By valid port. The first service keeps the port; the next one gets it as soon as it is released. */
@@ -49,7 +48,6 @@ export class HealthCheckSink implements LocalSink {
 
   constructor(options: HealthCheckSinkOptions) {
     this.#options = options;
-    this.#clock = options.clock ?? systemClock;
   }
 
   /** Ports that load balancers cannot currently query, and why. */
@@ -131,7 +129,7 @@ export class HealthCheckSink implements LocalSink {
     const tried = Promise.withResolvers<void>();
     const server = startHttpServer({
       address,
-      clock: this.#clock,
+      clock: this.#options.clock ?? systemClock,
       inherit: this.#options.inherit,
       answer: () => answerFor(holder(), this.#options.healthy?.() ?? true),
       onListening(bound) {

@@ -3,9 +3,8 @@
  * over or the previous process has ended.
  */
 export class Activation {
-  #waiting: ((predecessor: number | undefined) => Promise<void> | void)[] = [];
-  #isActive = false;
-  #predecessor: number | undefined;
+  readonly #waiting: ((predecessor: number | undefined) => Promise<void> | void)[] = [];
+  #active: { readonly predecessor: number | undefined } | undefined;
 
   /** An activation without a previous process, active from the start. */
   static immediate(): Activation {
@@ -16,7 +15,7 @@ export class Activation {
 
   /** Runs `work` on activation, synchronously; at once if already active. It must not reject. */
   onActive(work: (predecessor: number | undefined) => Promise<void> | void): void {
-    if (this.#isActive) void work(this.#predecessor);
+    if (this.#active) void work(this.#active.predecessor);
     else this.#waiting.push(work);
   }
 
@@ -25,11 +24,8 @@ export class Activation {
    * the first call has an effect.
    */
   async activate(predecessor?: number): Promise<void> {
-    if (this.#isActive) return;
-    this.#isActive = true;
-    this.#predecessor = predecessor;
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    await Promise.all(waiting.map(async (work) => work(predecessor)));
+    if (this.#active) return;
+    this.#active = { predecessor };
+    await Promise.all(this.#waiting.splice(0).map(async (work) => work(predecessor)));
   }
 }

@@ -15,7 +15,8 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-const PART = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/y;
+const PART = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/g;
+const ALL = new RegExp(`^\\+?(?:${PART.source})+$`);
 
 /**
  * Parses a duration. Returns milliseconds, possibly fractional, or undefined when the text is not a duration. A bare
@@ -23,17 +24,9 @@ const PART = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/y;
  */
 export function parseDuration(text: string): number | undefined {
   if (/^\+?0$/.test(text)) return 0;
-  let position = text.startsWith('+') ? 1 : 0;
-  if (position === text.length) return undefined;
-  let total = 0;
-  while (position < text.length) {
-    PART.lastIndex = position;
-    const match = PART.exec(text);
-    if (match === null) return undefined;
-    total += Number(match[1]) * (UNIT_MS[match[2] ?? ''] ?? Number.NaN);
-    position = PART.lastIndex;
-  }
-  return total;
+  if (!ALL.test(text)) return undefined;
+  const parts = [...text.matchAll(PART)];
+  return parts.reduce((sum, [, n, unit = '']) => sum + Number(n) * (UNIT_MS[unit] ?? NaN), 0);
 }
 
 /**

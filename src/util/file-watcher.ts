@@ -5,21 +5,11 @@ import { KpngError } from '../errors.ts';
 import { pause, type Clock } from './clock.ts';
 import { readContent, type FileContent, type FileKind } from './read-content.ts';
 
-export interface FileWatcherLimits {
-  /** Largest file that is read. Bytes. */
-  readonly maxFileBytes: number;
-  /** A change is read once the file has been quiet for this long. Milliseconds. */
-  readonly settleMs: number;
-  /** A file that keeps changing is read after this long anyway. Milliseconds. */
-  readonly maxSettleMs: number;
-  /** Interval of the checks of the file's status. Milliseconds. */
-  readonly pollMs: number;
-}
-
 export interface FileWatcherOptions {
   readonly path: string;
   readonly kind: FileKind;
-  readonly limits: FileWatcherLimits;
+  /** As those of `CONFIG_LIMITS`. */
+  readonly limits: Readonly<Record<'maxFileBytes' | 'settleMs' | 'maxSettleMs' | 'pollMs', number>>;
   readonly clock: Clock;
   /** The content at the start and after each change, once the file has been quiet for a moment. */
   onContent(bytes: Uint8Array<ArrayBuffer>): void;
