@@ -4,7 +4,7 @@ import type { AnyOp, ChangeOp } from '../api/ops.ts';
 import type { StateLimits } from '../store/change-set.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
-import { openStream, type StreamApi, type StreamOptions } from './stream.ts';
+import { readOperations, type StreamApi, type StreamOptions } from './stream.ts';
 import { dateProblem, type TlsMaterial } from '../util/tls-files.ts';
 
 export interface ConnectorOptions extends StreamOptions {
@@ -62,20 +62,16 @@ export async function watchServer<Op extends AnyOp>(
   /** One connection, from connect to loss: rejects with the reason, or resolves when the signal has aborted. */
   const watchOnce = async (): Promise<void> => {
     const onConnected = (): void => sourceConnected.publish({ source });
-    const stream = await openStream(api, { ...options, tls }, clock, onConnected);
-    const close = () => stream.close();
-    stop.addEventListener('abort', close);
+    const stream = readOperations(api, { ...options, tls }, clock, stop, onConnected);
     let operations = 0;
     try {
-      if (!stop.aborted) stream.request();
-      for await (const op of stop.aborted ? [] : stream) {
+      for await (const op of stream) {
         if (op.kind === 'sync') {
           operations = 0;
           await complete();
           // A server could send one good change set on each connection, and then too much.
           if (!isTooLarge) backoff.reset();
           if (stop.aborted) return;
-          stream.request();
         } else if (op.kind === 'reset') {
           if (operations > 0) reportInvalid(source, resetWithin(operations), onError);
           operations = 0;
@@ -87,8 +83,6 @@ export async function watchServer<Op extends AnyOp>(
         }
       }
     } finally {
-      stop.removeEventListener('abort', close);
-      close();
       // The next connection begins with the full data, even if its server sends no Reset.
       state.reset();
     }

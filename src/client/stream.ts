@@ -3,7 +3,7 @@
  * their state from elsewhere never load it.
  */
 import type { Client, ChannelOptions, connectivityState } from '@grpc/grpc-js';
-import type { ChangeOp, StreamOp } from '../api/ops.ts';
+import type { AnyOp, ChangeOp, StreamOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { trackConnections } from './connections.ts';
@@ -33,23 +33,18 @@ export interface StreamOptions {
 /** 4 MiB, the limit of gRPC and of kpng. One message is one service or one endpoint. */
 const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
 
-/** Operations from a server. Iteration always ends with a KpngError (KPNG_SOURCE_LOST). */
-export interface OpStream<Op> extends AsyncIterable<ChangeOp<Op> | StreamOp> {
-  request(): void;
-  /** Ends the call and its connection at once. Idempotent. */
-  close(): void;
-}
-
 /**
- * Dials and starts the call. A failure to connect is reported when the stream is read. `onConnected`: called once
- * connected; the server may still refuse the call.
+ * Dials, calls Watch, and yields the operations from the server. The first change set is requested at once, each other
+ * one when the consumer asks for what follows a Sync. Always ends with a KpngError (KPNG_SOURCE_LOST), also when `stop`
+ * aborts. `onConnected`: called once connected; the server may still refuse the call.
  */
-export async function openStream<Op>(
+export async function* readOperations<Op extends AnyOp>(
   api: StreamApi<Op>,
   options: StreamOptions,
   clock: Clock,
+  stop: AbortSignal,
   onConnected: () => void,
-): Promise<OpStream<Op>> {
+): AsyncGenerator<ChangeOp<Op> | StreamOp, void, void> {
   const { Client, connectivityState, status } = await import('@grpc/grpc-js');
   const { target, tls, connectTimeoutMs = 20_000 } = options;
   const { maxMessageSize = DEFAULT_MAX_MESSAGE_SIZE } = options;
@@ -75,35 +70,38 @@ export async function openStream<Op>(
     client.close();
     connections.destroy();
   };
+  stop.addEventListener('abort', close);
+  if (stop.aborted) close();
   onceReady(client, connectivityState, () => {
     timer.cancel();
     connected = true;
     onConnected();
   });
-  return {
-    request: () => void call.write(api.request),
-    close,
-    async *[Symbol.asyncIterator]() {
-      try {
-        for await (const op of call) yield op as ChangeOp<Op> | StreamOp;
-      } catch (cause) {
-        if (timedOut) {
-          const seconds = connectTimeoutMs / 1000;
-          throw new KpngError('KPNG_SOURCE_LOST', `No answer within ${seconds} s.`);
-        }
-        const { code, details } = statusOf(cause);
-        const name = code === undefined ? 'error' : (status[code] ?? `status ${code}`);
-        const hint =
-          tls === undefined && connections.reached && !connected
-            ? 'it may be a server with TLS, and this client uses none; give its authority with --api-client-tls-ca'
-            : hintFor(name, details, api.name, maxMessageSize);
-        const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
-        // Without the cause, which says the same in other words.
-        throw new KpngError('KPNG_SOURCE_LOST', message);
-      }
-      throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
-    },
-  };
+  try {
+    call.write(api.request);
+    for await (const op of call as AsyncIterable<ChangeOp<Op> | StreamOp>) {
+      yield op;
+      if (op.kind === 'sync') call.write(api.request);
+    }
+  } catch (cause) {
+    if (timedOut) {
+      const seconds = connectTimeoutMs / 1000;
+      throw new KpngError('KPNG_SOURCE_LOST', `No answer within ${seconds} s.`);
+    }
+    const { code, details } = statusOf(cause);
+    const name = code === undefined ? 'error' : (status[code] ?? `status ${code}`);
+    const hint =
+      tls === undefined && connections.reached && !connected
+        ? 'it may be a server with TLS, and this client uses none; give its authority with --api-client-tls-ca'
+        : hintFor(name, details, api.name, maxMessageSize);
+    const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
+    // Without the cause, which says the same in other words.
+    throw new KpngError('KPNG_SOURCE_LOST', message);
+  } finally {
+    stop.removeEventListener('abort', close);
+    close();
+  }
+  throw new KpngError('KPNG_SOURCE_LOST', 'The server ended the stream.');
 }
 
 /** Calls back when the channel is ready; never if it is closed first. Unlike waitForReady, it does not connect again. */

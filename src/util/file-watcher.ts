@@ -12,11 +12,11 @@ export interface FileWatcherOptions {
   readonly limits: Readonly<Record<'maxFileBytes' | 'settleMs' | 'maxSettleMs' | 'pollMs', number>>;
   readonly clock: Clock;
   /** The content at the start and after each change, once the file has been quiet for a moment. */
-  onContent(bytes: Uint8Array<ArrayBuffer>): void;
+  readonly onContent: (bytes: Uint8Array<ArrayBuffer>) => void;
   /** The file cannot be read. Called once for each cause until it can be read again, or `again` is called. */
-  onError(error: KpngError): void;
+  readonly onError: (error: KpngError) => void;
   /** The file can be read again and has the content that it had before the error. */
-  onRecovered(): void;
+  readonly onRecovered: () => void;
 }
 
 /** Events of a busy directory cause at most one check in this time. Milliseconds. */
