@@ -166,7 +166,7 @@ export interface OtherCommand extends CommandText {
 }
 
 /** Runs a parsed command. Rejects with a KpngError. */
-export type Action = (streams: Streams) => Promise<number>;
+export type Action = (streams: Streams) => number | Promise<number>;
 
 export interface Streams {
   readonly stdin: NodeJS.ReadStream;

@@ -72,11 +72,8 @@ const service: OtherCommand = {
       // Errors in the command line would only show when the service starts, where they are easily missed.
       parseRun(rest);
     }
-    return async ({ stdout }) => {
-      const { runService } = await import('./service/command.ts');
-      const { env, platform } = process;
-      return runService(found, values, rest, { stdout, env, platform });
-    };
+    return async ({ stdout }) =>
+      (await import('./service/command.ts')).runService(found, values, rest, { stdout });
   },
 };
 
@@ -102,10 +99,7 @@ const config: OtherCommand = {
       if (file === undefined) throw usage('name the file: config validate FILE');
       atMost(1, operands, form);
       line.read({});
-      return async (streams) => {
-        const { validateConfig } = await import('./validate.ts');
-        return validateConfig(file, line, streams);
-      };
+      return async (streams) => (await import('./validate.ts')).validateConfig(file, line, streams);
     }
     if (form !== 'print') throw usage('write config validate FILE or config print');
     // `to-file` has another --output, which is a path.
@@ -116,10 +110,8 @@ const config: OtherCommand = {
       operands,
       flags.filter((flag) => !isForm(flag)),
     );
-    return async (streams) => {
-      const { printConfig } = await import('./validate.ts');
-      return printConfig({ ...bound, output }, configPath, streams);
-    };
+    return async (streams) =>
+      (await import('./validate.ts')).printConfig(bound, output, configPath, streams);
   },
 };
 
@@ -144,10 +136,8 @@ const validate: OtherCommand = {
     if (file === undefined) throw usage('name the file: validate STATE_FILE');
     atMost(1, operands, 'validate');
     const { nodeName } = read(VALIDATE_FLAGS);
-    return async (streams) => {
-      const { validateState } = await import('./validate.ts');
-      return validateState(file, nodeName, streams);
-    };
+    return async (streams) =>
+      (await import('./validate.ts')).validateState(file, nodeName, streams);
   },
 };
 
@@ -172,7 +162,7 @@ const completion: OtherCommand = {
     read({});
     return ({ stdout }) => {
       stdout.write(packageText(`completion/kpng-userspace.${shell}`, 'assets/'));
-      return Promise.resolve(0);
+      return 0;
     };
   },
 };
@@ -192,7 +182,7 @@ const version: OtherCommand = {
       stdout.write(
         `kpng-userspace: ${programVersion()}\n${engine}\nplatform: ${platform} ${arch}\n`,
       );
-      return Promise.resolve(0);
+      return 0;
     };
   },
 };

@@ -93,7 +93,8 @@ const COLUMNS: Column<EffectiveSetting>[] = [
 
 /** Prints the settings of a command, and where each comes from. Returns the exit code. */
 export async function printConfig(
-  { output, settings, command, ...bound }: BoundCommand & { readonly output: OutputForm },
+  { settings, command, ...bound }: BoundCommand,
+  output: OutputForm,
   path: string,
   { stdout, stderr }: Streams,
 ): Promise<0> {

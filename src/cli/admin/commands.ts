@@ -65,10 +65,7 @@ function admin({ operand, request, ...command }: AdminText): OtherCommand {
       const asked = request?.(operands[0] ?? '', flags) ?? { operation: word };
       // Without --socket: the process that this environment and configuration file would start.
       const { socket = flags.adminSocket } = flags;
-      return async (streams) => {
-        const { runAdmin } = await import('./run.ts');
-        return runAdmin(asked, socket, flags, streams);
-      };
+      return async (streams) => (await import('./run.ts')).runAdmin(asked, socket, flags, streams);
     },
   };
 }

@@ -17,8 +17,8 @@ import {
 
 export interface ServiceHost {
   readonly stdout: Writable;
-  readonly env: Environment;
-  readonly platform: NodeJS.Platform;
+  readonly env?: Environment;
+  readonly platform?: NodeJS.Platform;
   readonly exec?: Exec;
   readonly clock?: Clock;
   readonly own?: OwnProgram;
@@ -29,7 +29,7 @@ export async function runService(
   verb: Verb,
   values: ServiceValues,
   line: readonly string[],
-  { stdout, env, platform, ...host }: ServiceHost,
+  { stdout, env = process.env, platform = process.platform, ...host }: ServiceHost,
 ): Promise<0 | 1> {
   const { exec = systemExec, clock = systemClock, own = ownProgram() } = host;
   const data = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;

@@ -107,7 +107,7 @@ function element(name: string, text: string): string {
   return `<${name}>${escaped(text)}</${name}>`;
 }
 
-/** Line breaks and tabs become character references, since XML readers normalize them to blanks. */
+/** As character references: also line breaks and tabs, since XML readers normalize them to blanks. */
 function escaped(text: string): string {
   // oxlint-disable-next-line no-control-regex -- they are what is looked for
   const bad = /[\u0000-\u0008\v\f\u000e-\u001f\ufffe\uffff]/.exec(text)?.[0];
@@ -115,12 +115,5 @@ function escaped(text: string): string {
     const code = bad.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
     throw new KpngError('KPNG_USAGE', `a definition for WinSW cannot have the character U+${code}`);
   }
-  return text.replaceAll(/[&<>"\t\n\r]/g, (char) => ENTITIES[char] ?? `&#${char.charCodeAt(0)};`);
+  return text.replaceAll(/[&<>"\t\n\r]/g, (char) => `&#${char.charCodeAt(0)};`);
 }
-
-const ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-};

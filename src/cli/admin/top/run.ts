@@ -30,13 +30,17 @@ export async function runTop(
     stdout.write(`${lines.map(plainLine).join('\n')}\n`);
     return 0;
   }
-  const quit = new AbortController();
-  /** Aborted to refresh at once. */
-  let refreshNow = new AbortController();
+  let quitting = false;
+  /** Aborted to refresh at once, or to quit. */
+  let wake = new AbortController();
   let failure: string | undefined;
 
+  const quit = (): void => {
+    quitting = true;
+    wake.abort();
+  };
   const draw = (): void => {
-    if (quit.signal.aborted) return;
+    if (quitting) return;
     const { columns } = stdout;
     const lines = drawTop(data, state, stdout, failure);
     const text = lines.map((line) => `${ansiLine(line, columns)}${ESC}K`).join('\r\n');
@@ -46,31 +50,26 @@ export async function runTop(
     for (const key of splitKeys(String(input))) {
       const names = data.services.rows.map(({ name }) => name);
       const next = onKey(state, key, { names, height: roomFor(stdout) });
-      if (next === undefined) {
-        quit.abort();
-        return;
-      }
-      if (needsData(state, next)) refreshNow.abort();
+      if (next === undefined) return quit();
+      if (needsData(state, next)) wake.abort();
       state = next;
     }
     draw();
   };
-  const onSignal = (): void => quit.abort();
 
   stdout.write(ENTER);
   stdin.setRawMode(true);
   stdin.on('data', onInput).resume();
   stdout.on('resize', draw);
-  for (const signal of SIGNALS) process.once(signal, onSignal);
+  for (const signal of SIGNALS) process.once(signal, quit);
   try {
     draw();
     for (;;) {
-      const signal = AbortSignal.any([quit.signal, refreshNow.signal]);
+      const { signal } = wake;
       await delay(Number(flags['interval']), undefined, { signal }).catch(() => undefined);
-      if (quit.signal.aborted) return 0;
-      const isRefresh = refreshNow.signal.aborted;
-      if (isRefresh) refreshNow = new AbortController();
-      if (state.paused && !isRefresh) continue;
+      if (quitting) return 0;
+      if (signal.aborted) wake = new AbortController();
+      else if (state.paused) continue;
       try {
         data = await fetchTop(callProxy, state);
         failure = undefined;
@@ -81,7 +80,7 @@ export async function runTop(
     }
   } finally {
     // Restores the terminal.
-    for (const signal of SIGNALS) process.off(signal, onSignal);
+    for (const signal of SIGNALS) process.off(signal, quit);
     stdout.off('resize', draw);
     stdin.off('data', onInput).pause();
     stdin.setRawMode(false);
