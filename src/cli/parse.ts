@@ -66,16 +66,7 @@ export function parse(
   }
   if (help || isHelp) return { kind: 'help', topic };
   const { other, operands = [] } = topic;
-  if (other === undefined) {
-    const { command } = config ?? {};
-    if (topic.source === undefined && command !== undefined) {
-      topic = readTopic(command);
-      if (topic.sink === undefined) {
-        throw usage(`the command of the configuration file, ${command.join(' ')}, is not complete`);
-      }
-    }
-    return { kind: 'run', ...bindRun(topic, flags, env, config) };
-  }
+  if (other === undefined) return { kind: 'run', ...bindRun(topic, flags, env, config) };
   const action = other.bind({
     operands,
     rest,
@@ -87,8 +78,7 @@ export function parse(
       ignoredFlags(flags, table);
       return readFlags(flags, table, other.readsSettings === true ? env : {}, config).values;
     },
-    bindRun: (named, given) =>
-      bindRun(readTopic(named.length > 0 ? named : (config?.command ?? [])), given, env, config),
+    bindRun: (named, given) => bindRun(readTopic(named), given, env, config),
     parseRun: (line, file) => parseRun(line, {}, file),
   });
   return { kind: 'other', action };
@@ -110,16 +100,21 @@ function refuseUnknown(flags: readonly GivenFlag[]): void {
   }
 }
 
-/** Binds a source and a sink to their options. Throws a usage error. */
+/** Binds a source and a sink, by default those of the configuration file, to their options. Throws a usage error. */
 function bindRun(
-  topic: Topic,
+  named: Topic,
   flags: readonly GivenFlag[],
   env: Environment,
   config: ConfigFile | undefined,
 ): BoundCommand {
+  const topic = named.source === undefined ? readTopic(config?.command ?? []) : named;
   const { source, sink } = topic;
   if (source === undefined) throw usage('no source was named');
-  if (sink === undefined) throw usage(`${source.word}: no backend was named`);
+  if (sink === undefined) {
+    const words = config?.command?.join(' ');
+    if (named.source !== undefined) throw usage(`${source.word}: no backend was named`);
+    throw usage(`the command of the configuration file, ${words}, is not complete`);
+  }
   const table = { ...GLOBAL_FLAGS, ...source.flags, ...sink.flags };
   const ignored = ignoredFlags(flags, table);
   const { values, settings } = readFlags(flags, table, env, config);
@@ -165,12 +160,14 @@ function ignoredFlags(flags: readonly GivenFlag[], table: FlagTable): IgnoredFla
 
 /** Every flag that a configuration file may set, by name, in the order of docs/reference/command-line.md. */
 export function configurableFlags(): ReadonlyMap<string, FlagSpec<unknown>> {
-  const tables = [...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')];
-  const flags = [GLOBAL_FLAGS, ...tables.map((each) => each.flags)].flatMap(Object.entries);
-  // A file would name itself with it.
-  const found = new Map<string, FlagSpec<unknown>>(flags.filter(([flag]) => flag !== 'config'));
-  // Where several commands have a flag, the first one describes it.
-  for (const [flag, spec] of flags.toReversed()) if (found.has(flag)) found.set(flag, spec);
+  const commands = [...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')];
+  const found = new Map<string, FlagSpec<unknown>>();
+  for (const flags of [GLOBAL_FLAGS, ...commands.map((each) => each.flags)]) {
+    for (const [flag, spec] of Object.entries(flags)) {
+      // Where several commands have a flag, the first one describes it. A file would name itself with --config.
+      if (flag !== 'config' && !found.has(flag)) found.set(flag, spec);
+    }
+  }
   return found;
 }
 
