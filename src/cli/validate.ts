@@ -24,10 +24,8 @@ export function validateConfig(
   return validate(path, output, async (report) => {
     const resolved = resolveConfig(path, await readConfigText(path), fields());
     if (!resolved.ok) {
-      for (const each of resolved.problems) {
-        report(`${problemText(path, each)} (KPNG_CONFIG_INVALID)`);
-      }
-      return undefined;
+      const lines = resolved.problems.map((each) => escapeControls(problemText(path, each)));
+      throw new KpngError('KPNG_CONFIG_INVALID', lines.join('\n'));
     }
     const { config } = resolved;
     const { warnings } = config.command === undefined ? config : parseRun([], config);
@@ -44,10 +42,7 @@ export function validateState(path: string, nodeName: string, output: Output): P
     const text = decodeText(content.bytes);
     const result = typeof text === 'string' ? new StateParser().parse(text) : text;
     if (!result.ok) {
-      for (const line of formatProblems(path, result.errors).split('\n')) {
-        report(`${line} (KPNG_STATE_FILE_INVALID)`);
-      }
-      return undefined;
+      throw new KpngError('KPNG_STATE_FILE_INVALID', formatProblems(path, result.errors));
     }
     const { services, nodesText = '[]', newWarnings } = result;
     const names = (JSON.parse(nodesText) as { name: string }[]).map(({ name }) => name).sort();
@@ -61,21 +56,19 @@ export function validateState(path: string, nodeName: string, output: Output): P
   });
 }
 
-/** `check` reports errors and warnings. It resolves with what follows `FILE is valid`; undefined: it is not. */
+/** `check` reports warnings and resolves with what follows `FILE is valid`. Rejects with a line for each error. */
 async function validate(
   path: string,
   { stdout, stderr }: Output,
-  check: (report: (text: string) => void) => Promise<string | undefined>,
+  check: (report: (text: string) => void) => Promise<string>,
 ): Promise<0 | 2> {
   const report = (text: string): void => printLine(stderr, `${PROGRAM}: ${text}`);
   try {
-    const summary = await check(report);
-    if (summary === undefined) return 2;
-    printLine(stdout, `${path} is valid${summary}`);
+    printLine(stdout, `${path} is valid${await check(report)}`);
     return 0;
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
-    report(`${error.message} (${error.code})`);
+    for (const line of error.message.split('\n')) report(`${line} (${error.code})`);
     return 2;
   }
 }

@@ -21,7 +21,7 @@ export interface ServiceHost {
   readonly platform?: NodeJS.Platform;
   readonly exec?: Exec;
   readonly clock?: Clock;
-  readonly own?: OwnProgram;
+  readonly own?: ReturnType<typeof ownProgram>;
 }
 
 /** Runs `service …` and returns the exit code: 0 or 1. Rejects with a KpngError. */
@@ -80,20 +80,16 @@ async function makeFolder(path: string, fill?: () => Promise<void>): Promise<voi
   }
 }
 
-export interface OwnProgram {
-  readonly program: string;
-  /** Arguments that come before all others. */
-  readonly args: readonly string[];
-  readonly directory: string;
-}
-
-/** An executable starts itself; from source or dist/ it is Node with the script that was started. */
+/**
+ * An executable starts itself; from source or dist/ it is Node with the script that was started. `args` come before all
+ * others.
+ */
 export function ownProgram(
   program: string = process.execPath,
   script: string | undefined = process.argv[1],
   alone: boolean = isSea(),
-): OwnProgram {
-  const args = alone || script === undefined ? [] : ['--disable-sigusr1', script];
+) {
+  const args: string[] = alone || script === undefined ? [] : ['--disable-sigusr1', script];
   return { program, args, directory: dirname(program) };
 }
 
