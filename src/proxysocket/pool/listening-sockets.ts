@@ -64,7 +64,7 @@ export class PoolListener implements Listener<ServicePortRecord> {
 
   /** The others are closed by the workers that have them, or are about to be. */
   async close(): Promise<void> {
-    closeFree(this.#sockets.splice(0));
+    for (const { fd, holder } of this.#sockets.splice(0)) if (holder === undefined) closeSync(fd);
   }
 
   /** The sockets that a worker needs here and does not have. It owns them from then on. */
@@ -103,10 +103,6 @@ export class PoolListener implements Listener<ServicePortRecord> {
     const { protocol } = this.owner;
     return { protocol, address: this.listen.address, port: this.boundPort, fd };
   }
-}
-
-function closeFree(sockets: readonly PoolSocket[]): void {
-  for (const { fd, holder } of sockets) if (holder === undefined) closeSync(fd);
 }
 
 function isSame({ inode }: PoolSocket, fd: number): boolean {

@@ -1,4 +1,5 @@
 /** The module of a worker thread of the `linux` engine. */
+import { setImmediate } from 'node:timers/promises';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { offerSockets } from '../core/inherited.ts';
 import { INTEREST, Loop, type Pollable } from '../linux/loop.ts';
@@ -37,7 +38,7 @@ async function runWorker(start: WorkerStart): Promise<void> {
   const { clock } = loop;
   const engine = createDataPlane(loop, { limits, clock, random, descriptorLimit, counters });
   const counter = new Pinned(sys.ffi, 8);
-  let life: 'serving' | 'close' | 'destroy' | 'ended' = 'serving';
+  let life = 'serving' as 'serving' | 'close' | 'destroy' | 'ended';
 
   /** Synchronous work is done on return: promises do not run while the loop blocks the thread. */
   const carryOut = async (command: NumberedCommand): Promise<void> => {
@@ -82,24 +83,13 @@ async function runWorker(start: WorkerStart): Promise<void> {
   };
   loop.watch(wakeFd, commands, INTEREST.readable);
 
-  const finished = Promise.withResolvers<void>();
-  const turn = (): void => {
-    for (;;) {
-      outbox.flush(engine.descriptors.used);
-      if (life === 'ended' || Atomics.load(control, CONTROL.stop) !== 0) {
-        finished.resolve();
-        return;
-      }
-      // Only a close has anything to wait for: the last relays.
-      loop.turn(engine.isBusy || life === 'destroy' ? 0 : undefined);
-      if (engine.isBusy || life !== 'serving') {
-        setImmediate(turn);
-        return;
-      }
-    }
-  };
-  turn();
-  await finished.promise;
+  for (;;) {
+    outbox.flush(engine.descriptors.used);
+    if (life === 'ended' || Atomics.load(control, CONTROL.stop) !== 0) break;
+    // Only a close has anything to wait for: the last relays.
+    loop.turn(engine.isBusy || life === 'destroy' ? 0 : undefined);
+    if (engine.isBusy || life !== 'serving') await setImmediate();
+  }
   loop.end();
 }
 
