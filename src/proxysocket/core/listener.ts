@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net';
+import { BlockList, isIP, isIPv6 } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import { familyOf, type Family } from '../../util/family.ts';
@@ -93,12 +93,12 @@ export function sourceFilter(
   // One for each family: in a common list, an IPv6 range such as ::/0 would also match IPv4 clients.
   const lists = { 4: new BlockList(), 6: new BlockList() };
   for (const range of ranges) {
-    const subnet = parseRange(range);
-    if (subnet !== undefined) {
-      const { family, address, prefix } = subnet;
-      lists[family].addSubnet(address, prefix, TYPES[family]);
-    } else if (sourceRangeInvalid.hasSubscribers) {
-      sourceRangeInvalid.publish({ servicePort, range });
+    const [, address = '', prefix] = /^\s*([^/\s]+)\/(\d{1,3})\s*$/.exec(range) ?? [];
+    const family = isIPv6(address) ? 6 : 4;
+    try {
+      lists[family].addSubnet(address, Number(prefix), TYPES[family]);
+    } catch {
+      if (sourceRangeInvalid.hasSubscribers) sourceRangeInvalid.publish({ servicePort, range });
     }
   }
   return (client) => {
@@ -108,16 +108,6 @@ export function sourceFilter(
 }
 
 const TYPES = { 4: 'ipv4', 6: 'ipv6' } as const;
-
-function parseRange(
-  range: string,
-): { family: Family; address: string; prefix: number } | undefined {
-  const [, address = '', digits = ''] = /^\s*([^/\s]+)\/(\d{1,3})\s*$/.exec(range) ?? [];
-  const family = isIP(address);
-  const prefix = Number(digits);
-  if (family !== 4 && family !== 6) return undefined;
-  return prefix > (family === 4 ? 32 : 128) ? undefined : { family, address, prefix };
-}
 
 /** A client's IP literal, empty if it has left. Reading it may cost a system call. */
 export interface ClientIp {
