@@ -8,7 +8,7 @@ import type { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
 import type { Pipe, Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { linuxTest, newSys } from '../../support/linux-sys.ts';
 import { collect, openDescriptors, kernelPort } from '../../support/sockets.ts';
-import type { SocketAddress } from '../../../src/proxysocket/linux/sys/address.ts';
+import type { SocketAddress } from '../../../src/proxysocket/linux/sys/abi.ts';
 import { inlineEngine } from '../../support/engine-under-test.ts';
 import { endpointAt, namedServer, request } from '../../support/tcp-peers.ts';
 import { almostOne, portOf, tcpSpec } from '../../support/tcp-rig.ts';

@@ -1,4 +1,3 @@
-import { readSockaddr, type SocketAddress } from './address.ts';
 import * as k from './abi.ts';
 import type { FfiModule, Library } from './library.ts';
 import { PinnedArray, type Pinned } from './memory.ts';
@@ -170,9 +169,9 @@ export class Datagrams {
     return this.#nameText.toString('latin1', at + 2, at + k.SOCKADDR_IN6_BYTES);
   }
 
-  senderAddress(slot: number): SocketAddress {
+  senderAddress(slot: number): k.SocketAddress {
     const { view } = this.#incoming.names;
-    return readSockaddr(view, slot * k.SOCKADDR_BYTES) ?? { address: '', port: 0 };
+    return k.readSockaddr(view, slot * k.SOCKADDR_BYTES) ?? { address: '', port: 0 };
   }
 
   /** A key of the address that it was sent to, on a socket with IP_PKTINFO; undefined: not known. */

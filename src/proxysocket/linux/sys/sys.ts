@@ -1,5 +1,4 @@
 import type { Family } from '../../../util/family.ts';
-import { readSockaddr, writeSockaddr, type SocketAddress } from './address.ts';
 import * as k from './abi.ts';
 import { importFfi, openLibrary, type FfiModule, type Library } from './library.ts';
 import { addressOf, DescriptorLedger, Pinned } from './memory.ts';
@@ -33,7 +32,7 @@ export class Sys implements Library {
   readonly #value: bigint;
   readonly #length: bigint;
   /** Addresses that were connected to, as the kernel's structure. */
-  readonly #peers = new WeakMap<SocketAddress, { memory: Pinned; length: number }>();
+  readonly #peers = new WeakMap<k.SocketAddress, { memory: Pinned; length: number }>();
 
   constructor({ ffi, c }: Library, ledger = new DescriptorLedger()) {
     this.ffi = ffi;
@@ -59,8 +58,8 @@ export class Sys implements Library {
     return fd;
   }
 
-  bind(fd: number, to: SocketAddress): number {
-    return this.c.bind(fd, this.#value, writeSockaddr(this.#scratch.view, 0, to));
+  bind(fd: number, to: k.SocketAddress): number {
+    return this.c.bind(fd, this.#value, k.writeSockaddr(this.#scratch.view, 0, to));
   }
 
   /**
@@ -75,11 +74,11 @@ export class Sys implements Library {
   }
 
   /** `-EINPROGRESS` when the outcome of a stream is still open. Throws for an invalid IP literal. */
-  connect(fd: number, to: SocketAddress): number {
+  connect(fd: number, to: k.SocketAddress): number {
     let peer = this.#peers.get(to);
     if (peer === undefined) {
       const memory = new Pinned(this.ffi, k.SOCKADDR_BYTES);
-      peer = { memory, length: writeSockaddr(memory.view, 0, to) };
+      peer = { memory, length: k.writeSockaddr(memory.view, 0, to) };
       this.#peers.set(to, peer);
     }
     return this.c.connect(fd, peer.memory.address, peer.length);
@@ -121,12 +120,12 @@ export class Sys implements Library {
     this.close(fd);
   }
 
-  localAddress(fd: number): SocketAddress | undefined {
+  localAddress(fd: number): k.SocketAddress | undefined {
     return this.#address(this.c.getsockname, fd);
   }
 
   /** Undefined when the peer has disconnected. */
-  remoteAddress(fd: number): SocketAddress | undefined {
+  remoteAddress(fd: number): k.SocketAddress | undefined {
     return this.#address(this.c.getpeername, fd);
   }
 
@@ -226,10 +225,10 @@ export class Sys implements Library {
     return sum;
   }
 
-  #address(call: Library['c']['getsockname'], fd: number): SocketAddress | undefined {
+  #address(call: Library['c']['getsockname'], fd: number): k.SocketAddress | undefined {
     const { view } = this.#scratch;
     view.setUint32(k.SOCKADDR_BYTES, k.SOCKADDR_BYTES, true);
-    return call(fd, this.#value, this.#length) < 0 ? undefined : readSockaddr(view, 0);
+    return call(fd, this.#value, this.#length) < 0 ? undefined : k.readSockaddr(view, 0);
   }
 
   #open(type: number, family: Family): number {

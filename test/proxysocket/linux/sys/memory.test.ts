@@ -1,7 +1,6 @@
 import * as fc from 'fast-check';
 import { SocketAddress } from 'node:net';
 import { networkInterfaces, constants } from 'node:os';
-import { readSockaddr, writeSockaddr } from '../../../../src/proxysocket/linux/sys/address.ts';
 import { holds } from '../../../support/property.ts';
 import { Pinned } from '../../../../src/proxysocket/linux/sys/memory.ts';
 import { linuxTest, newSys, library } from '../../../support/linux-sys.ts';
@@ -13,8 +12,8 @@ import t from 'tap';
 
 function roundTrip(address: string, port = 80): string | undefined {
   const view = new DataView(new ArrayBuffer(32));
-  writeSockaddr(view, 0, { address, port });
-  const read = readSockaddr(view, 0);
+  k.writeSockaddr(view, 0, { address, port });
+  const read = k.readSockaddr(view, 0);
   return read?.port === port ? read.address : undefined;
 }
 
@@ -46,7 +45,7 @@ t.test('a link-local address keeps its zone', (t) => {
   }
   t.equal(roundTrip('2001:db8::1%1'), '2001:db8::1', 'others need none');
   t.throws(() => roundTrip('fe80::1%no-such-interface'), /no-such-interface/);
-  t.equal(readSockaddr(new DataView(new ArrayBuffer(32)), 0), undefined, 'of no known family');
+  t.equal(k.readSockaddr(new DataView(new ArrayBuffer(32)), 0), undefined, 'of no known family');
   t.end();
 });
 
