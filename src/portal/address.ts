@@ -137,34 +137,21 @@ function isNodePort({ address }: PortalSpec): boolean {
  *
  * All traffic counts as internal and source ranges do not apply, as the redirect may hide the client's address.
  */
-export class NonePortal extends ListenPlan implements Portal {
-  readonly kind = 'none';
-  protected readonly lack = '';
-  readonly #listener: Listener;
+export class NonePortal extends AddressPortal {
+  override readonly kind = 'none';
+  protected override readonly proxyAddress: string;
 
-  /** `address`: IP literal of the proxy ports. */
-  constructor(allocator: PortAllocator, address: string) {
-    super(allocator);
-    this.#listener = { address, traffic: 'internal' };
+  /** `proxyAddress`: IP literal of the proxy ports. */
+  constructor(allocator: PortAllocator, proxyAddress: string) {
+    super({}, allocator);
+    this.proxyAddress = proxyAddress;
   }
 
-  async commit(bound: Iterable<BoundPorts>): Promise<void> {
-    this.settle(bound);
-  }
-
-  async close(): Promise<void> {
-    // The sockets belong to the engine.
-  }
-
-  protected claimsOf(): never[] {
+  protected override claimsOf(): never[] {
     return [];
   }
 
-  protected listenersOf(): Listener[] {
-    return [this.#listener];
-  }
-
-  protected isOnProxyPort(): boolean {
-    return true;
+  protected override listenersOf(): Listener[] {
+    return [{ address: this.proxyAddress, traffic: 'internal' }];
   }
 }

@@ -1,9 +1,9 @@
 import { isIP } from 'node:net';
 import { networkInterfaces, uptime } from 'node:os';
 import { KpngError } from '../../errors.ts';
-import { systemClock, type Clock } from '../../util/clock.ts';
+import { systemClock } from '../../util/clock.ts';
 import { familyOf } from '../../util/family.ts';
-import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
+import { hostAddresses } from '../../util/host-addresses.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import {
   canonicalAddress,
@@ -25,16 +25,8 @@ import {
 } from './netsh.ts';
 import { AddressLedger, type Environment, ledgerPath } from './ledger.ts';
 
-export interface WindowsInterfaceOptions {
-  /** Name of the interface, such as `vEthernet (HNS Internal NIC)`. It is never created. */
-  readonly name: string;
-  readonly ledger: AddressLedger;
-  readonly exec?: Exec;
-  readonly clock?: Clock;
-  /** Whether a socket can currently be bound to an address. */
-  readonly has?: (address: string) => Promise<boolean>;
-  readonly host?: () => readonly HostAddress[];
-}
+/** Replaced in tests. `has`: whether a socket can currently be bound to an address. */
+const SYSTEM = { exec: systemExec, clock: systemClock, has: hostHas, host: hostAddresses };
 
 /**
  * Addresses of a Windows interface, through netsh.
@@ -47,12 +39,10 @@ export class WindowsInterface implements InterfaceAddresses {
   readonly name: string;
   readonly has: (address: string) => Promise<boolean>;
   readonly #ledger: AddressLedger;
-  readonly #exec: Exec;
-  readonly #clock: Clock;
-  readonly #host: () => readonly HostAddress[];
+  readonly #system: typeof SYSTEM;
 
-  /** Throws KPNG_USAGE for an invalid name. */
-  constructor({ name, ledger, ...system }: WindowsInterfaceOptions) {
+  /** `name`: such as `vEthernet (HNS Internal NIC)`. It is never created. Throws KPNG_USAGE for an invalid name. */
+  constructor(name: string, ledger: AddressLedger, system: Partial<typeof SYSTEM> = {}) {
     // A quote would end the name on netsh's command line; the other characters are not allowed in names.
     if (!/^[^"\\/:*?<>|\p{Cc}]{1,256}$/u.test(name)) {
       throw new KpngError(
@@ -63,16 +53,15 @@ export class WindowsInterface implements InterfaceAddresses {
     }
     this.name = name;
     this.#ledger = ledger;
-    this.has = system.has ?? hostHas;
-    this.#exec = system.exec ?? systemExec;
-    this.#clock = system.clock ?? systemClock;
-    this.#host = system.host ?? hostAddresses;
+    this.#system = { ...SYSTEM, ...system };
+    this.has = this.#system.has;
   }
 
   async open(): Promise<HostListing> {
     // Others stay recorded: they return with the interface.
     const ours = new Set(await this.#bindable(await this.#recorded()));
-    const others = this.#host()
+    const others = this.#system
+      .host()
       .map(({ address, loopback }) => ({ address: canonicalAddress(address), loopback }))
       .filter(({ address }) => !ours.has(address));
     return { ours, others };
@@ -94,7 +83,7 @@ export class WindowsInterface implements InterfaceAddresses {
       const args = ['-n', '-p', family === 4 ? 'TCP' : 'TCPv6'];
       const command = { file: 'netstat', args, maxOutput: MAX_OUTPUT };
       // Without netstat, the connections end with their address.
-      const printed = await this.#exec(command).catch(() => undefined);
+      const printed = await this.#system.exec(command).catch(() => undefined);
       connected.push(...readConnections(printed?.stdout ?? ''));
     }
     return new Set(connected);
@@ -113,7 +102,7 @@ export class WindowsInterface implements InterfaceAddresses {
   /** Resolves with the addresses that could not be added, and why. */
   async #add(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
     const before = this.#ledger.addresses;
-    await this.#ledger.add(addresses);
+    await this.#ledger.keep([...before, ...addresses]);
     const failed = await this.#carryOut('add', addresses);
     const useless = await this.#unusable(addresses.filter((address) => !failed.has(address)));
     for (const address of useless) {
@@ -125,13 +114,14 @@ export class WindowsInterface implements InterfaceAddresses {
     // An unusable address must not stay: nothing would remove it later.
     if (useless.length > 0) await this.#carryOut('delete', useless);
     // One that was recorded before may be there, on an interface that is down.
-    await this.#ledger.remove([...failed.keys()].filter((address) => !before.has(address)));
+    await this.#ledger.keep([...before, ...addresses.filter((address) => !failed.has(address))]);
     return failed;
   }
 
   async #remove(addresses: readonly string[]): Promise<ReadonlyMap<string, KpngError>> {
     const failed = await this.#carryOut('delete', addresses);
-    await this.#ledger.remove(addresses.filter((address) => !failed.has(address)));
+    const removed = new Set(addresses.filter((address) => !failed.has(address)));
+    await this.#ledger.keep([...this.#ledger.addresses].filter((address) => !removed.has(address)));
     return failed;
   }
 
@@ -145,7 +135,7 @@ export class WindowsInterface implements InterfaceAddresses {
     const left = () => (isAdded ? this.#unusable(addresses) : this.#bindable(addresses));
     // An address that another program removed is fine.
     const isFine = async (address: string) => !isAdded && !(await this.has(address));
-    return runAll(this.#exec, commands, textOf, left, isFine);
+    return runAll(this.#system.exec, commands, textOf, left, isFine);
   }
 
   /** Those of the addresses that can be bound, in order. */
@@ -161,13 +151,13 @@ export class WindowsInterface implements InterfaceAddresses {
 
   /** Waits, within a limit, until all addresses can be bound (duplicate detection). Resolves with the others. */
   async #unusable(addresses: readonly string[]): Promise<string[]> {
-    const end = this.#clock.now() + USABLE_TIMEOUT_MS;
+    const end = this.#system.clock.now() + USABLE_TIMEOUT_MS;
     let rest = [...addresses];
     for (let wait = USABLE_FIRST_WAIT_MS; ; wait = Math.min(wait * 2, USABLE_MAX_WAIT_MS)) {
       const usable = new Set(await this.#bindable(rest));
       rest = rest.filter((address) => !usable.has(address));
-      if (rest.length === 0 || this.#clock.now() + wait > end) return rest;
-      await new Promise<void>((resolve) => this.#clock.setTimer(wait, resolve));
+      if (rest.length === 0 || this.#system.clock.now() + wait > end) return rest;
+      await new Promise<void>((resolve) => this.#system.clock.setTimer(wait, resolve));
     }
   }
 }
@@ -209,5 +199,5 @@ export function chooseInterface(
 /** Service addresses on an interface of this host. Throws KPNG_USAGE for an invalid name. */
 export function windowsLink(name: string, env: Environment, exec?: Exec): InterfaceAddresses {
   const ledger = new AddressLedger(ledgerPath(name, env), () => Date.now() - uptime() * 1000);
-  return new WindowsInterface({ name, ledger, ...(exec !== undefined && { exec }) });
+  return new WindowsInterface(name, ledger, exec && { exec });
 }

@@ -2,6 +2,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import { writeAtomically } from '../../util/atomic-file.ts';
+import { isEqual } from '../../util/compare.ts';
 import { BOOT_TOLERANCE_MS } from './netsh.ts';
 
 /**
@@ -35,19 +36,11 @@ export class AddressLedger {
     this.addresses = new Set(isValid ? lines : []);
   }
 
-  async add(addresses: readonly string[]): Promise<void> {
-    if (addresses.length > 0) await this.keep([...this.addresses, ...addresses]);
-  }
-
-  async remove(addresses: readonly string[]): Promise<void> {
-    const removed = new Set(addresses);
-    if (removed.size === 0) return;
-    await this.keep([...this.addresses].filter((address) => !removed.has(address)));
-  }
-
-  /** Erases all others. */
+  /** Replaces the record. */
   async keep(addresses: Iterable<string>): Promise<void> {
+    const before = this.addresses;
     this.addresses = new Set(addresses);
+    if (isEqual([...this.addresses], [...before])) return;
     const header = `kpng-userspace addresses, booted ${Math.round(this.#bootedAt())}\n`;
     const lines = [...this.addresses].map((address) => `${address}\n`);
     await this.#attempt('writing', async () => {

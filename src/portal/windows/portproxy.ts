@@ -83,13 +83,13 @@ export class RuleStore {
       commands.get(key)?.slice(1).join(' ') ?? `changing ${commands.size} portproxy rules`;
     // Until it has finished, the state is unknown.
     this.#written = undefined;
-    await this.#ledger.add(add.map(([key]) => key).filter((key) => !before.has(key)));
+    await this.#ledger.keep([...before.keys(), ...after.keys()]);
     const left = async () => commands.keys();
     // netsh exits with 1 if there is nothing to remove.
     const isFine = async (key: string) => !after.has(key);
     for (const error of (await runAll(this.#exec, commands, textOf, left, isFine)).values())
       throw error;
-    await this.#ledger.remove(remove);
+    await this.#ledger.keep(after.keys());
     this.#written = after;
     return { added: add.length, removed: remove.length, conflicts };
   }

@@ -15,9 +15,7 @@ async function opened(t: Test, name = NIC) {
   if (name !== NIC) netsh.interfaces.set(name, []);
   const path = join(t.testdir({}), 'ledger.txt');
   const process = (bootedAt = BOOTED, file = path) =>
-    new WindowsInterface({
-      name,
-      ledger: new AddressLedger(file, () => bootedAt),
+    new WindowsInterface(name, new AddressLedger(file, () => bootedAt), {
       exec: netsh.exec,
       clock: new HastyClock(),
       has: netsh.has,
