@@ -35,13 +35,8 @@ export type Exec = (command: Command) => Promise<Output>;
  */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
-interface Ending {
-  /** Undefined when it was killed. */
-  readonly exitCode?: number | undefined;
-  readonly stdout?: string | undefined;
-  readonly stderr?: string | undefined;
-  readonly cause?: unknown;
-}
+/** `exitCode`: undefined when it was killed. */
+type Ending = Partial<Pick<ExecError, 'exitCode' | 'stdout' | 'stderr' | 'cause'>>;
 
 export class ExecError extends Error {
   override readonly name = 'ExecError';

@@ -19,14 +19,6 @@ type Spec = Pick<ServicePortSpec, 'name' | 'endpoints'>;
 /** The desired service ports, by name, before drains apply. */
 export type Drainable = ReadonlyMap<string, { readonly spec: Spec }>;
 
-/** A recorded drain or undrain. */
-export interface DrainChange {
-  /** The affected service ports. */
-  readonly names: readonly string[];
-  /** Reverts it if it could not be applied. */
-  readonly undo: () => void;
-}
-
 /**
  * The drains of operators: a step between the desired state of the source and that of the engine.
  *
@@ -34,7 +26,7 @@ export interface DrainChange {
  * its clients with that reason. A drain holds until it is taken back or the process ends.
  */
 export class Drains {
-  #drains = new Map<string, Drain>();
+  readonly #drains = new Map<string, Drain>();
 
   list(): readonly Drain[] {
     return [...this.#drains.values()];
@@ -78,8 +70,17 @@ export class Drains {
     return { ...spec, endpoints };
   }
 
-  /** Records a drain. Throws KPNG_ADMIN_REFUSED if it matches nothing, or there are too many drains. */
-  drain(drain: Drain, ports: Drainable): DrainChange {
+  /** Replaces all drains. */
+  restore(drains: readonly Drain[]): void {
+    this.#drains.clear();
+    for (const drain of drains) this.#drains.set(keyOf(drain), drain);
+  }
+
+  /**
+   * Records a drain. Returns the affected service ports. Throws KPNG_ADMIN_REFUSED if it matches nothing, or there are
+   * too many drains.
+   */
+  drain(drain: Drain, ports: Drainable): readonly string[] {
     const names = concerned(drain, ports);
     if (names.length === 0 && drain.kind !== 'process') {
       const { kind, service } = drain;
@@ -96,26 +97,19 @@ export class Drains {
         `${MAX_DRAINS} services and endpoints are drained already; undrain some first`,
       );
     }
-    return this.#change(names, (drains) => drains.set(key, drain));
+    this.#drains.set(key, drain);
+    return names;
   }
 
-  /** Removes a drain; without one, all of them. Throws KPNG_ADMIN_REFUSED if there is no such drain. */
-  undrain(drain: Drain | undefined, ports: Drainable): DrainChange {
-    if (drain === undefined) {
-      const names = new Set(this.list().flatMap((each) => concerned(each, ports)));
-      return this.#change([...names], (drains) => drains.clear());
+  /** Removes a drain; without one, all of them. Returns and throws as `drain` does. */
+  undrain(drain: Drain | undefined, ports: Drainable): readonly string[] {
+    const removed = drain === undefined ? this.list() : [drain];
+    const names = new Set(removed.flatMap((each) => concerned(each, ports)));
+    for (const each of removed) {
+      if (this.#drains.delete(keyOf(each))) continue;
+      throw new KpngError('KPNG_ADMIN_REFUSED', `${drainText(each)} is not drained`);
     }
-    if (!this.#drains.has(keyOf(drain))) {
-      throw new KpngError('KPNG_ADMIN_REFUSED', `${drainText(drain)} is not drained`);
-    }
-    return this.#change(concerned(drain, ports), (drains) => drains.delete(keyOf(drain)));
-  }
-
-  #change(names: readonly string[], change: (drains: Map<string, Drain>) => void): DrainChange {
-    const before = this.#drains;
-    this.#drains = new Map(before);
-    change(this.#drains);
-    return { names, undo: () => void (this.#drains = before) };
+    return [...names];
   }
 }
 

@@ -10,7 +10,7 @@ import { Backoff, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { systemClock, type Clock, type Timer } from '../util/clock.ts';
 import { isEqual } from '../util/compare.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
-import { type Drain, type Drainable, type DrainChange, Drains } from './drains.ts';
+import { type Drain, type Drainable, Drains } from './drains.ts';
 import { type Applied, EngineSync, type Step } from './engine-sync.ts';
 import { proxierSynced, proxierSyncFailed, servicePortChanged } from './events.ts';
 import { type HolderOf, Problems } from './problems.ts';
@@ -129,7 +129,7 @@ export class Proxier implements LocalSink {
     });
   }
 
-  get drains(): Omit<Drains, 'drain' | 'undrain'> {
+  get drains(): Omit<Drains, 'drain' | 'undrain' | 'restore'> {
     return this.#drains;
   }
 
@@ -191,13 +191,14 @@ export class Proxier implements LocalSink {
   }
 
   /** Portals do not see drains: the engine resets clients with that reason. */
-  #putDrains(change: (ports: Drainable) => DrainChange): Promise<readonly string[]> {
+  #putDrains(change: (ports: Drainable) => readonly string[]): Promise<readonly string[]> {
     return this.#queue.run(async () => {
-      const { names, undo } = change(this.#wanted.ports);
+      const before = this.#drains.list();
+      const names = change(this.#wanted.ports);
       try {
         await this.#syncInBackground(names);
       } catch (error) {
-        undo();
+        this.#drains.restore(before);
         throw error;
       }
       return names;

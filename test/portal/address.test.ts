@@ -9,30 +9,20 @@ const host = [
   { address: '192.0.2.7', loopback: false },
 ];
 
-t.test('it chooses no ports, so syncs do not ask the engine for taken ones', async (t) => {
-  t.notOk(new AddressPortal({ interfaces: () => host }).choosesPorts);
-});
-
-t.test('reports a service port that is in its own way', async (t) => {
+t.test('a plan contains only service ports whose listeners differ', async (t) => {
   const subject = new AddressPortal({ interfaces: () => host });
+  t.notOk(subject.choosesPorts, 'so syncs do not ask the engine for taken ones');
+  const web = wants('d/web', 'clusterIP 10.0.0.1:80');
+  subject.plan([web, wants('d/api', 'clusterIP 10.0.0.2:80')], []);
+  t.same(listening(subject.plan([web, wants('d/api', 'clusterIP 10.0.0.3:80')], [])), {
+    'd/api': ['10.0.0.3:80 internal'],
+  });
+  t.same(listening(subject.plan([wants('d/api')], ['d/web', 'd/unknown'])), { 'd/api': [] });
+  t.same(listening(subject.plan([web], ['d/web'])), { 'd/web': ['10.0.0.1:80 internal'] });
   subject.plan([wants('d/self', 'nodePort 1', 'externalIP 10.0.0.1:1')], []);
   t.match(subject.problems(), [
     { message: /d\/self .* another of its own addresses is in the way/ },
   ]);
-});
-
-t.test('a plan contains only service ports whose listeners differ', async (t) => {
-  const subject = new AddressPortal({ interfaces: () => host });
-  const web = wants('d/web', 'clusterIP 10.0.0.1:80');
-  const api = wants('d/api', 'clusterIP 10.0.0.2:80');
-  subject.plan([web, api], []);
-  t.same(listening(subject.plan([web, api], [])), {});
-  t.same(listening(subject.plan([wants('d/api', 'clusterIP 10.0.0.3:80')], [])), {
-    'd/api': ['10.0.0.3:80 internal'],
-  });
-  t.same(listening(subject.plan([wants('d/api')], [])), { 'd/api': [] });
-  t.same(listening(subject.plan([], ['d/web', 'd/unknown'])), {}, 'the engine removes the rest');
-  t.same(listening(subject.plan([web], ['d/web'])), { 'd/web': ['10.0.0.1:80 internal'] });
 });
 
 t.test('when the host’s addresses change, node ports follow with the next plan', async (t) => {

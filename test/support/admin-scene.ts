@@ -165,8 +165,8 @@ function sceneProxier(desired: readonly DesiredServicePort[]) {
   const ports = new Map(desired.map((port) => [port.spec.name, port]));
   return {
     drains,
-    drain: async (drain: Drain) => drains.drain(drain, ports).names,
-    undrain: async (drain?: Drain) => drains.undrain(drain, ports).names,
+    drain: async (drain: Drain) => drains.drain(drain, ports),
+    undrain: async (drain?: Drain) => drains.undrain(drain, ports),
     endpointsOf: (name: string) => ports.get(name)?.spec.endpoints ?? [],
   };
 }

@@ -13,10 +13,7 @@ import { portalWritten } from '../../../src/portal/events.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
 import { listening } from '../../support/mailbox.ts';
 import { KeeperRig } from '../../support/keeper-rig.ts';
-import { clusterEntry } from '../../support/messages.ts';
 import { portal as spec, wants } from '../../support/portals.ts';
-import { Rig } from '../../support/proxier-rig.ts';
-import { until } from '../../support/until.ts';
 
 const RANGE = { first: 36_000, last: 36_003 };
 
@@ -102,18 +99,6 @@ t.test('a proxy port that another program holds is replaced', async (t) => {
   portal.portTaken('d/web', { ...taken!, port: 36_003 });
   await sync([]);
   t.same([...netsh.rules.values()], ['127.0.0.1 36002']);
-});
-
-t.test('a proxy port that opens late gets its rules', async (t) => {
-  const { netsh, portal } = await node(t);
-  const rig = new Rig(portal);
-  t.teardown(() => rig.close());
-  rig.engine.tcp.errors.set('127.0.0.1:36000', 'EMFILE');
-  await rig.set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 80', ['10.1.0.1']));
-  t.equal(netsh.rules.size, 0);
-  rig.engine.tcp.errors.clear();
-  await rig.engine.retry();
-  await until(() => netsh.rules.size === 1);
 });
 
 t.test('a proxy port of IPv6 has rules that redirect there', async (t) => {
