@@ -1,6 +1,7 @@
 /** What is drained, on an engine that says where connections land. */
 import t from 'tap';
 import { Drains, MAX_DRAINS } from '../../src/proxier/drains.ts';
+import type { EndpointSpec } from '../../src/proxysocket/spec.ts';
 import { clusterEntry, entry, ports } from '../support/messages.ts';
 import { addressRig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';
@@ -143,7 +144,7 @@ t.test('the number of individual drains is limited', (t) => {
 
 t.test('a drained endpoint says for which traffic it would be used', (t) => {
   const drains = new Drains();
-  const one = { address: '10.1.0.1', port: 80, internal: true, external: false };
+  const one: EndpointSpec = { address: '10.1.0.1', port: 80, internal: true, external: false };
   const spec = { name: 'ns/web', endpoints: [one, { ...one, port: 81, internal: false }] };
   t.equal(drains.specOf(spec), spec, 'nothing is drained');
   drains.drain({ kind: 'process' }, new Map());
