@@ -106,7 +106,7 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     time(portal.WRITE_TIMEOUT_MS),
     time(portal.TAKEN_REPORT_MS),
     time(portal.TRIAL_LIMIT_MS),
-    time(portal.CANARY_INTERVAL_MS),
+    time(portal.CANARY_AUDIT.intervalMs),
     time(portal.CANARY_TIMEOUT_MS),
     number(portal.CANARY_MISSES),
     time(portal.ADDRESS_INTERVAL_MS),
@@ -125,7 +125,7 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
   ],
   'Portal with addresses on an interface': [
     `${time(portal.WRITE_TIMEOUT_MS)}, and ${time(portal.ADDRESS_WRITE_MS)} for each address`,
-    time(portal.CANARY_INTERVAL_MS),
+    time(portal.CANARY_AUDIT.intervalMs),
     number(portal.PROBES_PER_CHECK),
     `${time(portal.LISTING_INTERVAL_MS)}, or ${1 / portal.LISTING_SHARE} times as long as a listing takes`,
     time(portal.MAX_LINGER_MS),

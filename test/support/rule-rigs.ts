@@ -135,11 +135,6 @@ export class NftablesRig extends RuleRig {
     return landing(this.nft.table().sets, packet(to, more), local);
   }
 
-  /** Another program removes the rule for 10.0.0.1:80. */
-  damage(): void {
-    this.nft.table().sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
-  }
-
   /** Another process of ours takes the rules over; its name. */
   async takeOver(services: readonly ServicePortPortals[]): Promise<string> {
     const other = new NftablesRig({ exec: this.exec });

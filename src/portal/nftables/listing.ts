@@ -20,11 +20,7 @@ const HEAD = /^\s(chain|map|set) (\S+) \{/;
 export function* linesOf(listing: string): Generator<ListedLine> {
   let kind = '';
   let block = '';
-  let begin = 0;
-  while (begin < listing.length) {
-    const end = listing.indexOf('\n', begin);
-    const line = listing.slice(begin, end === -1 ? listing.length : end);
-    begin = end === -1 ? listing.length : end + 1;
+  for (const [line] of listing.matchAll(/.+/g)) {
     const head = HEAD.exec(line);
     if (head !== null) {
       [, kind = '', block = ''] = head;

@@ -50,21 +50,6 @@ t.test('a process that takes the table over changes only what differs', async (t
   }
 });
 
-t.test('after damage, only what differs is written, in one transaction', async (t) => {
-  const elements = services(['10.0.0.1', '10.0.0.2', '10.0.0.3']);
-  const { nft, backend, before } = await written(elements);
-  const { sets } = nft.table();
-  sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
-  sets.get('services4')?.set('10.0.0.2 . tcp . 80', '4711');
-  sets.get('empty4')?.set('10.0.0.9 . tcp . 80', '');
-  nft.table().chains.set('refuse', []);
-  const { length } = nft.scripts;
-  await backend.replace(CONFIG, elements, true);
-  t.same(nft.tables, before);
-  t.equal(nft.scripts.length, length + 1);
-  t.notMatch(nft.scripts.at(-1), /delete table|10\.0\.0\.3/);
-});
-
 t.test('a table that cannot be changed is replaced', async (t) => {
   const nft = new FakeNft();
   const hook = 'type nat hook prerouting priority 0; policy accept;';
