@@ -91,27 +91,25 @@ export async function findTools(
   const [plain, nft, legacy] = await Promise.all(
     ['iptables', 'iptables-nft', 'iptables-legacy'].map((name) => probe(exec, name)),
   );
-  let found: Tools | undefined;
-  let reason = '';
-  if (wanted !== 'auto') {
-    found = (wanted === 'nft' ? nft : legacy) ?? (plain?.flavor === wanted ? plain : undefined);
-    reason = '--iptables-flavor selects it';
-  } else if (nft === undefined || legacy === undefined) {
-    found = plain ?? nft ?? legacy;
-    reason = 'no other flavour is installed';
-  } else {
-    const [ofNft, ofLegacy] = await Promise.all([survey(exec, nft), survey(exec, legacy)]);
-    let isNft = plain?.flavor !== 'legacy';
-    reason = 'it is iptables on the PATH';
-    if (ofNft.kubernetes !== ofLegacy.kubernetes) {
-      isNft = ofNft.kubernetes;
-      reason = 'it has the chains of Kubernetes';
-    } else if (ofNft.rules !== ofLegacy.rules) {
-      isNft = ofNft.rules > ofLegacy.rules;
-      reason = 'it has more rules';
+  const choose = async (): Promise<[found: Tools | undefined, reason: string]> => {
+    if (wanted !== 'auto') {
+      const named = wanted === 'nft' ? nft : legacy;
+      const found = named ?? (plain?.flavor === wanted ? plain : undefined);
+      return [found, '--iptables-flavor selects it'];
     }
-    found = isNft ? nft : legacy;
-  }
+    if (nft === undefined || legacy === undefined) {
+      return [plain ?? nft ?? legacy, 'no other flavour is installed'];
+    }
+    const [ofNft, ofLegacy] = await Promise.all([survey(exec, nft), survey(exec, legacy)]);
+    if (ofNft.kubernetes !== ofLegacy.kubernetes) {
+      return [ofNft.kubernetes ? nft : legacy, 'it has the chains of Kubernetes'];
+    }
+    if (ofNft.rules !== ofLegacy.rules) {
+      return [ofNft.rules > ofLegacy.rules ? nft : legacy, 'it has more rules'];
+    }
+    return [plain?.flavor === 'legacy' ? legacy : nft, 'it is iptables on the PATH'];
+  };
+  const [found, reason] = await choose();
   if (found !== undefined) return { ...found, reason };
   const [name, what] =
     wanted === 'auto'

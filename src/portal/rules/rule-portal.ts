@@ -71,10 +71,8 @@ export class RulePortal extends RedirectPlan implements Portal {
   readonly redirects = true;
   readonly #backend: Backend;
   readonly #clock: Clock;
-  /** What depends on the host's addresses. */
-  readonly #hostConfig: (
-    previous?: RuleConfig,
-  ) => Pick<RuleConfig, 'targets' | 'nodePortNetworks' | 'hasBridges'>;
+  /** Reads the host's addresses. */
+  readonly #readConfig: (previous?: RuleConfig) => RuleConfig;
   readonly #afterStart: RulePortalOptions['afterStart'];
   readonly #set: RuleSet;
   readonly #flows: UdpFlows;
@@ -110,22 +108,20 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.kind = kind;
     this.#backend = backend;
     this.#clock = clock;
-    this.#hostConfig = (previous) => {
+    const owner = options.owner ?? randomBytes(6).toString('hex');
+    this.#readConfig = (previous) => {
       const host = interfaces();
       return {
+        owner,
+        families,
         targets: targetsOf(bound, host, previous?.targets),
         nodePortNetworks: nodePortNetworks(nodePortAddresses, host),
-        ...(isTransparent && { hasBridges: hasBridges() }),
+        ...(isTransparent && { route, hasBridges: hasBridges() }),
       };
     };
+    this.#config = this.#readConfig();
     this.#afterStart = options.afterStart;
     this.#removeOnClose = options.removeOnClose ?? false;
-    this.#config = {
-      owner: options.owner ?? randomBytes(6).toString('hex'),
-      families,
-      ...(isTransparent && { route }),
-      ...this.#hostConfig(),
-    };
     this.#addressesReadAt = clock.now();
     this.#set = new RuleSet(backend);
     this.#flows = new UdpFlows({ portal: kind, exec, clock, interfaces, isTransparent });
@@ -278,7 +274,7 @@ export class RulePortal extends RedirectPlan implements Portal {
   /** Reads the host's addresses; returns whether the rules have to change. */
   #readHost(): boolean {
     this.#addressesReadAt = this.#clock.now();
-    const next = { ...this.#config, ...this.#hostConfig(this.#config) };
+    const next = this.#readConfig(this.#config);
     if (isEqual(next, this.#config)) return false;
     this.#config = next;
     return true;

@@ -14,17 +14,16 @@ import { findOwner } from './canary.ts';
 
 /**
  * Finds the names whose part of a transaction is rejected, by halving. `accepted`: whether these names' parts are
- * accepted together. Undefined if not even an empty one is. After `maxTrials`, every unchecked name counts as bad.
+ * accepted together. Undefined if not even an empty one is. After `MAX_TRIALS`, every unchecked name counts as bad.
  */
 export async function findUnacceptable(
   names: readonly string[],
   accepted: (names: readonly string[]) => Promise<boolean>,
-  maxTrials: number,
 ): Promise<readonly string[] | undefined> {
   if (!(await accepted([]))) return undefined;
   let trials = 0;
   const search = async (group: readonly string[]): Promise<readonly string[]> => {
-    if (group.length === 0 || trials >= maxTrials) return group;
+    if (group.length === 0 || trials >= MAX_TRIALS) return group;
     trials += 1;
     if (await accepted(group)) return [];
     if (group.length > 1) {
@@ -162,7 +161,6 @@ export class RuleSet {
     const bad = await findUnacceptable(
       owners.filter((owner) => owner.includes('/')),
       (names) => this.#accepts(config, [...portal, ...names]),
-      MAX_TRIALS,
     );
     const { code } = error;
     if (bad === undefined) {
