@@ -38,12 +38,13 @@ export interface RunningSource {
 
 /** Something that can be stopped gracefully, or at once. */
 export interface Running {
-  /** Resolves when the output is no longer needed, such as when its reader has closed it. */
-  readonly ended?: Promise<void>;
+  /**
+   * Resolves when the output is no longer needed, such as when its reader has closed it, or when another process has
+   * taken over: then with its process id.
+   */
+  readonly ended?: Promise<number | void>;
   /** What the admin API and the metrics read from the data path; absent: there is none. */
   readonly proxy?: ProxySubject;
-  /** Resolves with the process id when another process has taken over; absent: never. */
-  readonly handedOver?: Promise<number>;
   /**
    * Called when everything has ended; absent: nothing to wait for. `asked` resolves at a signal. Returns the exit
    * code.

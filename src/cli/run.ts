@@ -85,9 +85,8 @@ async function carry(
   const end = new AbortController();
   const ended = once(end.signal, 'abort');
   const endNow = (): void => end.abort();
-  void running.ended?.then(endNow);
-  void running.handedOver?.then((newProcess) => {
-    void observers.leave(newProcess);
+  void running.ended?.then((newProcess) => {
+    if (typeof newProcess === 'number') void observers.leave(newProcess);
     endNow();
   });
   let withinMs = Infinity;

@@ -6,8 +6,9 @@ import { text } from 'node:stream/consumers';
 import t from 'tap';
 import { cleanup } from '../../src/cli/cleanup.ts';
 import { CLEANUP_FLAGS, type CleanupTargets } from '../../src/cli/flags/backend.ts';
-import { type Current, removeStaleRules } from '../../src/cli/sinks/rule-portals.ts';
+import { removeStaleRules } from '../../src/cli/sinks/rule-portals.ts';
 import type { Command, Exec } from '../../src/portal/exec.ts';
+import type { Portal } from '../../src/portal/portal.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
 import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
@@ -22,6 +23,11 @@ import { FakeNft } from '../support/fake-nft.ts';
 import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
 import { shortDir } from '../support/short-dir.ts';
+
+interface Current {
+  readonly kind: Portal['kind'];
+  readonly flavor?: 'nft' | 'legacy';
+}
 
 /** A host on which a proxy may have left things. */
 class Host {
@@ -66,9 +72,9 @@ class Host {
   }
 
   /** Removes the rules of other portals, and returns the log. */
-  async cleanOthers(current: Current, flags = '') {
+  async cleanOthers({ kind, flavor }: Current, flags = '') {
     const { log, lines } = await captureLog();
-    this.others = await removeStaleRules(current, userspaceOptions(flags), log, this.exec);
+    this.others = await removeStaleRules(kind, flavor, userspaceOptions(flags), log, this.exec);
     return lines();
   }
 

@@ -182,7 +182,7 @@ t.test('health follows the change sets that the sink applies', async (t) => {
 t.test('a client that had connected is answered after another process took over', async (t) => {
   const handedOver = Promise.withResolvers<number>();
   const { told, url, ended } = await setup(t, {
-    sink: { handedOver: handedOver.promise },
+    sink: { ended: handedOver.promise },
     globals: { adminSocket: join(shortDir(t), 'run', 'admin') },
   });
   const { port } = new URL(await url());

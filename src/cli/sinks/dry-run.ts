@@ -33,8 +33,7 @@ export async function startDryRun(
   { log, stdout }: RunContext,
 ): Promise<RunningSink> {
   const done = Promise.withResolvers<void>();
-  const write = async (text: string): Promise<void> => print(text);
-  const print = streamWriter(stdout, () => done.resolve());
+  const write = streamWriter(stdout, () => done.resolve());
   const portal = await createPortal({ ...options, cleanupOnExit: false }, log, {
     exec: dryExec(write),
     dry: PARTS,

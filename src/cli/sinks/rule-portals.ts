@@ -50,7 +50,7 @@ export async function createRulePortal(
   /** Removes stale rules of other portals with the same names; logs those of running processes. */
   const afterStart = async (signal: AbortSignal): Promise<void> => {
     const flavor = kind === 'iptables' ? (await tools()).flavor : undefined;
-    const check = () => removeStaleRules({ kind, flavor }, options, log, exec);
+    const check = () => removeStaleRules(kind, flavor, options, log, exec);
     const watching = kind === 'transparent' ? watchSettings(log, signal) : undefined;
     await Promise.all([watching, waitForOtherWriters(kind, check, signal)]);
   };
@@ -69,35 +69,37 @@ export async function createRulePortal(
   return new RulePortal(rules, nftablesBackend(exec, table, { route, socket }));
 }
 
-/** The portals that serve all traffic of the host, best first, and the one that always works. */
-type AutoKind = 'transparent' | 'nftables' | 'iptables' | 'address';
-type Chose = (portal: AutoKind, reason: string, code?: string) => AutoKind;
+/** A portal that serves all traffic of the host, and why it is chosen. */
+type Choice = readonly [
+  portal: 'transparent' | 'nftables' | 'iptables' | 'address',
+  reason: string,
+  code?: string | undefined,
+];
 
-/** Probes the portals, once, and logs the choice and its reason. */
-export async function choosePortal(host: PortalHost): Promise<AutoKind> {
-  const chose: Chose = (portal, reason, code) => {
-    host.log.info(`Chose --portal ${portal}`, { reason, ...(code !== undefined && { code }) });
-    return portal;
-  };
-  if (process.platform === 'win32') {
-    return chose('address', 'Windows has no packet rules of this kind');
-  }
+/** Probes the portals, once, best first, and logs the choice and its reason. The last one always works. */
+export async function choosePortal(host: PortalHost): Promise<Choice[0]> {
+  const [portal, reason, code] = await bestPortal(host);
+  host.log.info(`Chose --portal ${portal}`, { reason, ...(code !== undefined && { code }) });
+  return portal;
+}
+
+async function bestPortal(host: PortalHost): Promise<Choice> {
+  if (process.platform === 'win32') return ['address', 'Windows has no packet rules of this kind'];
   const problems: KpngError[] = [];
   try {
     const families = familiesFor(host.options);
     const problem = await nftablesProblem(host.exec, families);
     if (problem === undefined) {
-      if (host.engine === 'node') return chose('nftables', 'transparent needs the linux engine');
-      return await chooseNftables(host, families, chose);
+      if (host.engine === 'node') return ['nftables', 'transparent needs the linux engine'];
+      return await chooseNftables(host, families);
     }
     problems.push(problem);
     await tryTools(host, families);
-    return chose('iptables', problem.message, problem.code);
+    return ['iptables', problem.message, problem.code];
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
     problems.push(error);
-    const reason = problems.map(({ message }) => message).join('; ');
-    return chose('address', reason, problems[0]?.code);
+    return ['address', problems.map(({ message }) => message).join('; '), problems[0]?.code];
   }
 }
 
@@ -111,10 +113,9 @@ const DNS = { protocol: 'UDP', address: '198.51.100.1', port: 53 } as const;
 async function chooseNftables(
   { options, exec }: PortalHost,
   families: readonly Family[],
-  chose: Chose,
-): Promise<AutoKind> {
+): Promise<Choice> {
   const { bindAddress, portRange, portalTable: table, portalRoute: route } = options;
-  const not = (reason: string): AutoKind => chose('nftables', reason);
+  const not = (reason: string): Choice => ['nftables', reason];
   if (bindAddress !== '0.0.0.0' || portRange !== undefined) {
     return not('transparent has no proxy ports for --bind-address and --port-range');
   }
@@ -123,7 +124,7 @@ async function chooseNftables(
     const chains = await trial.hostChains(hurried);
     const previous = trial.portalIn(chains, table);
     if (previous !== undefined && (await findOwner(previous.owner)) !== undefined) {
-      return chose(previous.kind, 'a running process uses it; auto chooses again when none does');
+      return [previous.kind, 'a running process uses it; auto chooses again when none does'];
     }
     const setting = trial.conflictingSetting();
     if (setting !== undefined) return not(`with transparent, ${setting}`);
@@ -142,7 +143,7 @@ async function chooseNftables(
       .catch((error: unknown) => messageOf(error));
     if (typeof arrived === 'string') return not(`the trial of transparent failed: ${arrived}`);
     const names = arrived.map((family) => `IPv${family}`).join(' and ');
-    return chose('transparent', `a trial connection arrived in ${names}`);
+    return ['transparent', `a trial connection arrived in ${names}`];
   } catch (error) {
     return not(`transparent could not be tried: ${messageOf(error)}`);
   }
@@ -203,36 +204,30 @@ async function tryTools({ exec, tools }: PortalHost, families: readonly Family[]
   return usable;
 }
 
-/** The portal in use; `flavor`: of its iptables. */
-export interface Current {
-  readonly kind: Portal['kind'];
-  readonly flavor?: Flavor | undefined;
-}
-
 /**
  * Removes stale rules under our names, written by an ended process with another portal or iptables flavour: they
  * would redirect clients to closed ports. Rules of running processes stay and are returned. Failures are only logged.
+ * `kind`, `inUse`: the portal in use, and the flavour of its iptables.
  */
 export async function removeStaleRules(
-  current: Current,
+  kind: Portal['kind'],
+  inUse: Flavor | undefined,
   { portalTable: table, portalChainPrefix: prefix, portalRoute: route }: UserspaceOptions,
   log: Log,
   exec: Exec,
 ): Promise<readonly OtherWriter[]> {
   const local = localAddresses();
-  const writers = new Map<string, Set<number>>();
+  const writers: OtherWriter[] = [];
   const attempt = async (
     what: string,
     remove: (stays: (owners: readonly string[]) => Promise<boolean>) => Promise<boolean>,
   ): Promise<void> => {
+    const living: { readonly pid: number | undefined }[] = [];
     const stays = async (owners: readonly string[]): Promise<boolean> => {
       const found = await Promise.all(owners.map((owner) => findOwner(owner)));
-      const living = found.filter((owner) => owner !== undefined);
-      if (living.length === 0) return false;
-      const pids = writers.get(what) ?? new Set();
-      for (const { pid } of living) if (pid !== undefined) pids.add(pid);
-      writers.set(what, pids);
-      return true;
+      const alive = found.filter((owner) => owner !== undefined);
+      living.push(...alive);
+      return alive.length > 0;
     };
     try {
       if (await remove(stays)) log.info('Removed stale rules of a previous process', { what });
@@ -242,8 +237,10 @@ export async function removeStaleRules(
       if (error.code === 'KPNG_PORTAL_TOOL_MISSING') return;
       log.warn('Stale rules of a previous process not removed', { what, err: error });
     }
+    const pids = new Set(living.flatMap(({ pid }) => pid ?? []));
+    if (living.length > 0) writers.push({ what, pids: [...pids] });
   };
-  if (current.kind === 'iptables') {
+  if (kind === 'iptables') {
     await attempt(`the nftables table inet ${table}`, async (stays) => {
       const owner = await tableOwner(exec, table);
       if (owner === undefined || (await stays([owner]))) return false;
@@ -252,16 +249,16 @@ export async function removeStaleRules(
     });
   }
   await attempt('the nftables table of a trial', () => trial.removeTrial(exec, table));
-  if (current.kind !== 'transparent') {
+  if (kind !== 'transparent') {
     const rule = `the routing rule of mark 0x${route.mark.toString(16)}`;
     await attempt(rule, () => removeUnusedRoute(exec, route));
   }
   for (const flavor of ['nft', 'legacy'] as const) {
-    if (flavor === current.flavor) continue;
+    if (flavor === inUse) continue;
     await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async (stays) => {
       const options = { prefix, kubeProxy: false, local, flavors: [flavor], stays };
       return (await cleanUpIptables(exec, options)).removed;
     });
   }
-  return [...writers].map(([what, pids]) => ({ what, pids: [...pids] }));
+  return writers;
 }

@@ -92,7 +92,7 @@ export async function startUserspace(
     sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
     ...(handover && {
       inPlace: () => handover.inPlace(),
-      handedOver: handover.server.handedOver,
+      ended: handover.server.handedOver,
       ...(options.handoverWait && { afterwards: (asked) => handover.server.wait(asked) }),
     }),
     proxy: {
