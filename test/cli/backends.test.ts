@@ -115,25 +115,10 @@ async function userspace(t: Test, flags: string, ...ports: readonly number[]) {
   return { running, view, change: view.set(...services) };
 }
 
-t.test('to-userspace does, too; a port in use is a problem and delays nothing else', async (t) => {
+t.test('so does to-userspace: with 503 while a change is not applied', async (t) => {
   const { port: taken } = await tcpServer(t);
   const port = await freePort();
-  const { running, change } = await userspace(t, '', taken, port);
-  await running.sink.sync(change);
-  t.match(await answer(port), { status: 200, body: { localEndpoints: 1 } });
-  await t.rejects(fetch(`http://[::1]:${port}/`), 'only at --nodeport-addresses');
-  const problem = { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePort: 'd/web-0' };
-  t.match(running.proxy?.problems(), [problem]);
-  await running.close?.();
-  await t.rejects(answer(port));
-  const without = await userspace(t, '--health-check-node-ports=false', port);
-  await without.running.sink.sync(without.change);
-  await t.rejects(answer(port), 'they are left to another program');
-});
-
-t.test('to-userspace answers 503 while a change is not applied', async (t) => {
-  const port = await freePort();
-  const { running, view, change } = await userspace(t, '', port);
+  const { running, view, change } = await userspace(t, '', taken, port);
   let fails = true;
   const get = (key: string) => {
     if (!fails) return view.get(key);
@@ -146,6 +131,15 @@ t.test('to-userspace answers 503 while a change is not applied', async (t) => {
   t.match(await answer(port), { status: 503, body });
   await running.sink.sync(change);
   t.equal((await answer(port)).status, 200);
+  await t.rejects(fetch(`http://[::1]:${port}/`), 'only at --nodeport-addresses');
+  // A port in use is a problem and delays nothing else.
+  const problem = { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePort: 'd/web-0' };
+  t.match(running.proxy?.problems(), [problem]);
+  await running.close?.();
+  await t.rejects(answer(port));
+  const without = await userspace(t, '--health-check-node-ports=false', port);
+  await without.running.sink.sync(without.change);
+  await t.rejects(answer(port), 'they are left to another program');
 });
 
 /** The `kube` source as a command, against a fake API server. */
@@ -160,19 +154,18 @@ function fill(api: FakeApi): void {
   api.upsert('endpointslices', objects.slice('demo/web-x', endpoints));
 }
 
-t.test('with to-userspace: a node about to be removed, and how long a change took', async (t) => {
+t.test('with to-userspace: a node about to be removed', async (t) => {
   const api = await startFakeApi(t);
   fill(api);
   const line = `kube --server ${api.url} to-local to-userspace --portal none --node-name node-a`;
-  const serve = ['--metrics-bind-address=127.0.0.1:0', '--healthz-bind-address=127.0.0.1:0'];
-  const cli = startCli(t, [...line.split(' '), ...serve, '-v=2']);
+  const serve = ['--metrics-bind-address=', '--healthz-bind-address=127.0.0.1:0'];
+  const cli = startCli(t, [...line.split(' '), ...serve]);
   t.match(await cli.line('Connected to the Kubernetes API'), {
     server: api.url,
     config: '--server',
     user: 'system:anonymous',
   });
   const { url } = await cli.line('Serving health');
-  const { url: metrics } = await cli.line('Serving metrics');
   await cli.line('The first complete state is in place');
   const status = async (probe: string): Promise<number> =>
     (await fetch(`${String(url)}/${probe}`)).status;
@@ -186,17 +179,6 @@ t.test('with to-userspace: a node about to be removed, and how long a change too
   api.upsert('nodes', objects.node('node-a', 'north'));
   await cli.line('Node is eligible for load balancers again');
   t.equal(await status('healthz'), 200);
-
-  await cli.line('Watching', { resource: 'endpointslices' });
-  const changed = objects.slice('demo/web-x', [objects.endpoint('10.1.0.7')]);
-  const key = 'endpoints.kubernetes.io/last-change-trigger-time';
-  const annotations = { [key]: new Date(Date.now() + 1).toISOString() };
-  api.upsert('endpointslices', { ...changed, metadata: { ...changed.metadata, annotations } });
-  await cli.line('userspace syncProxyRules complete', { endpointsChanged: 1 });
-  const page = await (await fetch(`${String(metrics)}/metrics`)).text();
-  t.match(page, /^kubeproxy_network_programming_duration_seconds_count 1$/m);
-  t.match(page, /^kubeproxy_sync_proxy_rules_endpoint_changes_total 1$/m);
-  t.match(page, /^kubeproxy_sync_proxy_rules_service_changes_pending 0$/m);
 });
 
 const STATE = `nodes: [{name: n1}]

@@ -242,9 +242,7 @@ t.test('removes what a previous process left with another portal', async (t) => 
     t.match(lines, [{ level: 'info', msg: 'Removed stale rules of a previous process' }]);
     t.same(await host.cleanOthers(current), [], 'once');
   }
-});
-
-t.test('rules with other names stay', async (t) => {
+  // Rules with other names stay.
   const host = new Host();
   await host.leaveRules();
   const names = '--portal-table mine --portal-chain-prefix MINE';

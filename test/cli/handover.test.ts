@@ -126,21 +126,6 @@ for (const engine of ['node', 'linux']) {
   });
 }
 
-linuxTest('a new process that dies before it serves changes nothing', async (t) => {
-  const rig = await handoverRig(t);
-  const first = await rig.serve();
-  const stop = ceaseless('127.0.0.1', rig.port);
-  // Without a state it cannot serve.
-  const second = rig.start(`--input=${rig.socket}.missing`);
-  await second.line('Taking over from the running process');
-  second.kill('SIGKILL');
-  await first.line('New process did not take over; still serving');
-  const third = rig.start();
-  await third.line('Took over from the previous process', { pid: first.child.pid });
-  t.match(await first.exited, { code: 0 });
-  t.same((await stop()).failed, {});
-});
-
 linuxTest('--handover-wait: the old process stays until stopped', async (t) => {
   const rig = await handoverRig(t);
   const first = await rig.serve('--handover-wait');
