@@ -110,16 +110,10 @@ export class RoundRobinBalancer {
     const set = new Map(endpoints.map((spec) => [endpointText(spec), spec]));
     const gone = [...this.#members.values()].filter(({ text }) => !set.has(text));
     for (const member of gone) this.#remove(member);
-    const added: Member[] = [];
-    for (const [text, spec] of set) {
-      const member = this.#members.get(text);
-      if (member === undefined) added.push(new Member(text, spec));
-      else this.#allow(member, spec);
-    }
-    for (const member of shuffle(added, this.#options.random)) {
-      this.#members.set(member.text, member);
-      this.#allow(member, set.get(member.text) ?? {});
-    }
+    const added = [...set].filter(([text]) => !this.#members.has(text));
+    for (const [text, spec] of shuffle(added, this.#options.random))
+      this.#members.set(text, new Member(text, spec));
+    for (const member of this.#members.values()) this.#allow(member, set.get(member.text) ?? {});
     this.#affinity?.clearStale(this.#options.clock.now());
     return gone;
   }

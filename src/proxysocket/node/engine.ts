@@ -2,8 +2,8 @@ import { systemClock } from '../../util/clock.ts';
 import { AcceptorEngine, type CoreOptions } from '../acceptor-engine.ts';
 import { defaultReserve, processDescriptorLimit } from '../core/descriptors.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
-import { NodeTcpTransport } from './tcp/transport.ts';
-import { NodeUdpTransport, type NodeUdpOptions } from './udp/transport.ts';
+import { nodeTcp } from './tcp/transport.ts';
+import { nodeUdp, type NodeUdpOptions } from './udp/transport.ts';
 
 export interface NodeEngineOptions extends Partial<Omit<CoreOptions, 'limits'>>, NodeUdpOptions {
   readonly limits?: Partial<EngineLimits>;
@@ -26,7 +26,7 @@ export function createNodeEngine(options: NodeEngineOptions = {}): AcceptorEngin
     },
   };
   return new AcceptorEngine('node', core, (context) => ({
-    tcp: new NodeTcpTransport(context, options.documentedOnly),
-    udp: new NodeUdpTransport(context, options),
+    tcp: nodeTcp(context, options.documentedOnly),
+    udp: nodeUdp(context, options),
   }));
 }

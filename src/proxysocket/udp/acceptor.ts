@@ -126,7 +126,7 @@ export class UdpAcceptor implements SessionHost {
       this.refuse(owner, client, 'limit');
       return undefined;
     }
-    const session = listenSocket.newSession(owner, client, pick.endpoint);
+    const session = listenSocket.newSession({ owner, client, endpoint: pick.endpoint });
     session.hops = hops;
     session.beganAt = this.#context.clock.now();
     owner.counters.connections += 1;

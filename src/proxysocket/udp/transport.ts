@@ -37,6 +37,13 @@ export type EndReason = UdpSessionEnded['reason'];
 
 const NONE_TRIED: readonly BalancerEndpoint[] = [];
 
+export interface SessionStart {
+  readonly listenSocket: ListenSocket;
+  readonly owner: ServicePort;
+  readonly client: SessionClient;
+  readonly endpoint: BalancerEndpoint;
+}
+
 /**
  * One client port of one listening socket, and a socket that is connected to its endpoint. The host writes the fields
  * that are not readonly; a transport opens the socket and carries datagrams.
@@ -64,12 +71,7 @@ export abstract class UdpSession implements Idle<UdpSession>, Inspectable {
   state: 'opening' | 'open' | 'ended' = 'opening';
   protected readonly host: SessionHost;
 
-  constructor(
-    listenSocket: ListenSocket,
-    owner: ServicePort,
-    client: SessionClient,
-    endpoint: BalancerEndpoint,
-  ) {
+  constructor({ listenSocket, owner, client, endpoint }: SessionStart) {
     this.listenSocket = listenSocket;
     this.host = listenSocket.owner.host;
     this.owner = owner;
@@ -168,9 +170,9 @@ export abstract class ListenSocket<S extends UdpSession = UdpSession> implements
     return this.owner.trafficOf({ client: client.address });
   }
 
-  newSession(owner: ServicePort, client: SessionClient, endpoint: BalancerEndpoint): UdpSession {
-    const session = this.makeSession(owner, client, endpoint);
-    this.known.set(...client.keys, session);
+  newSession(start: Omit<SessionStart, 'listenSocket'>): UdpSession {
+    const session = this.makeSession({ ...start, listenSocket: this });
+    this.known.set(...start.client.keys, session);
     return session;
   }
 
@@ -201,11 +203,7 @@ export abstract class ListenSocket<S extends UdpSession = UdpSession> implements
     await this.closeSocket();
   }
 
-  protected abstract makeSession(
-    owner: ServicePort,
-    client: SessionClient,
-    endpoint: BalancerEndpoint,
-  ): S;
+  protected abstract makeSession(start: SessionStart): S;
 
   /** Leaves incoming datagrams to other owners of the socket, if it is served; false: it is not. */
   protected abstract stopReading(served: ReadonlySet<number>): boolean;

@@ -1,8 +1,11 @@
 import { clientSource } from '../../core/listener.ts';
 import type { EngineLimits } from '../../limits.ts';
-import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
-import type { ServicePort } from '../../core/service-port.ts';
-import { UdpSession, type ListenSocket, type SessionClient } from '../../udp/transport.ts';
+import {
+  UdpSession,
+  type ListenSocket,
+  type SessionClient,
+  type SessionStart,
+} from '../../udp/transport.ts';
 import { INTEREST, type Loop, type Pollable } from '../loop.ts';
 import * as k from '../sys/abi.ts';
 import { Datagrams, isFull, type Recipient, type Sending } from '../sys/datagrams.ts';
@@ -32,14 +35,8 @@ export class LinuxUdpSession extends UdpSession implements Pollable, Sending {
   /** Whether messages of several datagrams get through. */
   segments = true;
 
-  constructor(
-    listenSocket: ListenSocketWithFd,
-    owner: ServicePort,
-    client: LinuxUdpClient,
-    endpoint: BalancerEndpoint,
-    parts: UdpParts,
-  ) {
-    super(listenSocket, owner, client, endpoint);
+  constructor(start: SessionStart, parts: UdpParts) {
+    super(start);
     this.#parts = parts;
   }
 

@@ -1,15 +1,18 @@
 import { fstatSync } from 'node:fs';
-import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import { familyOf, isWildcard } from '../../../util/family.ts';
-import type { ServicePort } from '../../core/service-port.ts';
 import type { EngineLimits } from '../../limits.ts';
 import type { ListenSpec } from '../../spec.ts';
-import { ListenSocket, type ListenSocketOwner, type UdpTransport } from '../../udp/transport.ts';
+import {
+  ListenSocket,
+  type ListenSocketOwner,
+  type SessionStart,
+  type UdpTransport,
+} from '../../udp/transport.ts';
 import type { Loop, Pollable } from '../loop.ts';
 import { closeListener, openListener, watchListener } from '../open-listener.ts';
 import * as k from '../sys/abi.ts';
 import type { PeerKey } from '../sys/datagrams.ts';
-import { LinuxUdpSession, udpParts, type LinuxUdpClient, type UdpParts } from './session.ts';
+import { LinuxUdpSession, udpParts, type UdpParts } from './session.ts';
 
 export function linuxUdp(loop: Loop, limits: EngineLimits): UdpTransport {
   const parts = udpParts(loop, limits);
@@ -57,12 +60,8 @@ class LinuxListenSocket extends ListenSocket<LinuxUdpSession> implements Pollabl
     this.#touched.length = 0;
   }
 
-  protected makeSession(
-    owner: ServicePort,
-    client: LinuxUdpClient,
-    endpoint: BalancerEndpoint,
-  ): LinuxUdpSession {
-    return new LinuxUdpSession(this, owner, client, endpoint, this.#parts);
+  protected makeSession(start: SessionStart): LinuxUdpSession {
+    return new LinuxUdpSession(start, this.#parts);
   }
 
   protected stopReading(served: ReadonlySet<number>): boolean {

@@ -1,10 +1,8 @@
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
-import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type { Family } from '../../../util/family.ts';
-import type { ServicePort } from '../../core/service-port.ts';
 import { takeInherited } from '../../core/inherited.ts';
 import type { EngineLimits } from '../../limits.ts';
-import { UdpSession, type ListenSocket, type SessionClient } from '../../udp/transport.ts';
+import { UdpSession, type SessionStart } from '../../udp/transport.ts';
 
 /**
  * `dgram` reports the result of a datagram only through a callback, which costs a tenth of the whole path. So most
@@ -24,15 +22,8 @@ export class NodeUdpSession extends UdpSession {
   #unaskedIn = 0;
   #unaskedOut = 0;
 
-  constructor(
-    listenSocket: ListenSocket,
-    owner: ServicePort,
-    client: SessionClient,
-    endpoint: BalancerEndpoint,
-    front: Socket,
-    limits: EngineLimits,
-  ) {
-    super(listenSocket, owner, client, endpoint);
+  constructor(start: SessionStart, front: Socket, limits: EngineLimits) {
+    super(start);
     this.#front = front;
     this.#limits = limits;
   }

@@ -1,17 +1,15 @@
 import type { RemoteInfo, Socket } from 'node:dgram';
 import { fstatSync } from 'node:fs';
-import type { BalancerEndpoint } from '../../../roundrobin/endpoint.ts';
 import type { Timer } from '../../../util/clock.ts';
 import { familyOf, isWildcard, WILDCARD, type Family } from '../../../util/family.ts';
 import { hostAddresses, type HostAddress } from '../../../util/host-addresses.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
-import type { EngineContext, ServicePort } from '../../core/service-port.ts';
+import type { EngineContext } from '../../core/service-port.ts';
 import type { EngineLimits } from '../../limits.ts';
-import type { ListenSpec } from '../../spec.ts';
 import {
   ListenSocket,
   type ListenSocketOwner,
-  type SessionClient,
+  type SessionStart,
   type UdpListening,
   type UdpTransport,
 } from '../../udp/transport.ts';
@@ -42,55 +40,51 @@ export interface NodeUdpOptions {
   readonly hostAddresses?: () => readonly HostAddress[];
 }
 
-export class NodeUdpTransport implements UdpTransport {
-  readonly #context: EngineContext;
-  readonly #readAddresses: NodeUdpOptions['hostAddresses'];
-  #addresses: readonly string[] = [];
-  readonly #wildcards = new Set<WildcardSockets>();
-  #timer: Timer | undefined;
-  readonly #signal: LimitSignal;
-
-  constructor(context: EngineContext, options: NodeUdpOptions = {}) {
-    this.#context = context;
-    this.#readAddresses = options.hostAddresses;
-    const { udpWildcardSockets } = context.limits;
-    this.#signal = new LimitSignal('udp-wildcard-sockets', () => udpWildcardSockets);
-  }
-
-  async listen(spec: ListenSpec, owner: ListenSocketOwner): Promise<UdpListening> {
-    const { address, port } = spec;
-    const family = familyOf(address);
-    const { limits } = this.#context;
-    if (!isWildcard(address))
-      return new NodeListenSocket(boundSocket(family, address, port), family, owner, limits);
-    const wildcard = new WildcardSockets(this.#context, family, port, owner, () => {
-      this.#wildcards.delete(wildcard);
-      this.#publishCap();
-      if (this.#wildcards.size > 0) return;
-      this.#timer?.cancel();
-      this.#timer = undefined;
-    });
-    this.#wildcards.add(wildcard);
-    if (this.#timer === undefined) this.#read();
-    wildcard.follow(this.#addresses);
-    this.#publishCap();
-    return wildcard;
-  }
-
+export function nodeUdp(
+  context: EngineContext,
+  { hostAddresses: read }: NodeUdpOptions = {},
+): UdpTransport {
+  const { clock, limits } = context;
+  const wildcards = new Set<WildcardSockets>();
+  const signal = new LimitSignal('udp-wildcard-sockets', () => limits.udpWildcardSockets);
+  let addresses: readonly string[] = [];
+  let timer: Timer | undefined;
+  const follow = (listeners: Iterable<WildcardSockets>): void => {
+    for (const wildcard of listeners) wildcard.follow(addresses);
+    if ([...wildcards].some((each) => each.isCapped())) signal.refused();
+    else signal.left();
+  };
   /** Node has no event for an address that appears. */
-  #read(): void {
-    this.#addresses = readHostAddresses(this.#readAddresses);
-    this.#timer = this.#context.clock.setTimer(ADDRESS_POLL_MS, () => {
-      this.#read();
-      for (const wildcard of this.#wildcards) wildcard.follow(this.#addresses);
-      this.#publishCap();
-    });
-  }
+  const poll = (): void => {
+    addresses = readHostAddresses(read);
+    timer = clock.setTimer(ADDRESS_POLL_MS, poll);
+    follow(wildcards);
+  };
+  return {
+    async listen({ address, port }, owner) {
+      const family = familyOf(address);
+      if (!isWildcard(address))
+        return new NodeListenSocket(boundSocket(family, address, port), family, owner, limits);
+      const wildcard = wildcardSockets(context, family, port, owner, () => {
+        wildcards.delete(wildcard);
+        follow([]);
+        if (wildcards.size > 0) return;
+        timer?.cancel();
+        timer = undefined;
+      });
+      wildcards.add(wildcard);
+      if (timer === undefined) poll();
+      else follow([wildcard]);
+      return wildcard;
+    },
+  };
+}
 
-  #publishCap(): void {
-    if ([...this.#wildcards].some(({ isCapped }) => isCapped)) this.#signal.refused();
-    else this.#signal.left();
-  }
+interface WildcardSockets extends UdpListening {
+  /** Opens a socket for each new address of the host, closes those of removed ones. */
+  follow(addresses: readonly string[]): void;
+  /** The host has more addresses than there may be sockets. */
+  isCapped(): boolean;
 }
 
 /**
@@ -99,77 +93,54 @@ export class NodeUdpTransport implements UdpTransport {
  * The wildcard socket serves addresses that the host does not list (127.0.0.2, `local` routes, IPv6 link-local), beyond
  * `udpWildcardSockets`, or new within seconds.
  */
-class WildcardSockets implements UdpListening {
-  readonly boundPort: number;
-  readonly #context: EngineContext;
-  readonly #owner: ListenSocketOwner;
-  readonly #onClosed: () => void;
-  readonly #main: NodeListenSocket;
-  readonly #members = new Map<string, NodeListenSocket>();
-  /** The host has more addresses than there may be sockets. */
-  isCapped = false;
-
-  constructor(
-    context: EngineContext,
-    family: Family,
-    port: number,
-    owner: ListenSocketOwner,
-    onClosed: () => void,
-  ) {
-    this.#context = context;
-    this.#owner = owner;
-    this.#onClosed = onClosed;
-    this.#main = new NodeListenSocket(sharedSocket(family, port), family, owner, context.limits);
-    this.boundPort = this.#main.boundPort;
-  }
-
-  sessions(): NodeUdpSession[] {
-    return this.#all.flatMap((each) => each.sessions());
-  }
-
-  leave(served: ReadonlySet<number>): void {
-    for (const each of this.#all) each.leave(served);
-  }
-
-  async close(): Promise<void> {
-    const all = this.#all;
-    this.#context.descriptors.release(this.#members.size, 'UDP');
-    this.#members.clear();
-    this.#onClosed();
-    await Promise.all(all.map((each) => each.close()));
-  }
-
-  /** Opens a socket for each new address of the host, closes those of removed ones. */
-  follow(addresses: readonly string[]): void {
-    const { limits, descriptors } = this.#context;
-    const { family } = this.#main;
-    const most = limits.udpWildcardSockets;
-    const wanted = new Set(addresses.filter((each) => familyOf(each) === family));
-    for (const [address, listenSocket] of this.#members) {
-      if (wanted.has(address)) continue;
-      this.#members.delete(address);
-      descriptors.release(1, 'UDP');
-      void listenSocket.close();
-    }
-    for (const address of wanted) {
-      if (this.#members.has(address)) continue;
-      if (this.#members.size >= most || !descriptors.acquire(1, 'UDP')) break;
-      try {
-        const socket = boundSocket(family, address, this.boundPort, SHARES_PORT);
-        const member = new NodeListenSocket(socket, family, this.#owner, limits);
-        this.#members.set(address, member);
-      } catch {
-        // An address may be unusable for a while (IPv6 looks for duplicates first), or its port taken. Until a later
-        // reading of the addresses succeeds, the wildcard socket serves it.
+function wildcardSockets(
+  { limits, descriptors }: EngineContext,
+  family: Family,
+  port: number,
+  owner: ListenSocketOwner,
+  onClosed: () => void,
+): WildcardSockets {
+  const main = new NodeListenSocket(sharedSocket(family, port), family, owner, limits);
+  const { boundPort } = main;
+  const members = new Map<string, NodeListenSocket>();
+  const all = () => [main, ...members.values()];
+  let wanted: ReadonlySet<string> = new Set();
+  return {
+    boundPort,
+    sessions: () => all().flatMap((each) => each.sessions()),
+    leave(served) {
+      for (const each of all()) each.leave(served);
+    },
+    async close() {
+      const closing = all();
+      descriptors.release(members.size, 'UDP');
+      members.clear();
+      onClosed();
+      await Promise.all(closing.map((each) => each.close()));
+    },
+    follow(addresses) {
+      wanted = new Set(addresses.filter((each) => familyOf(each) === family));
+      for (const [address, listenSocket] of members) {
+        if (wanted.has(address)) continue;
+        members.delete(address);
         descriptors.release(1, 'UDP');
+        void listenSocket.close();
       }
-    }
-    this.isCapped = wanted.size > most;
-  }
-
-  get #all(): NodeListenSocket[] {
-    return [this.#main, ...this.#members.values()];
-  }
+      for (const address of wanted) {
+        if (members.has(address)) continue;
+        if (members.size >= limits.udpWildcardSockets || !descriptors.acquire(1, 'UDP')) break;
+        try {
+          const socket = boundSocket(family, address, boundPort, SHARES_PORT);
+          members.set(address, new NodeListenSocket(socket, family, owner, limits));
+        } catch {
+          // An address may be unusable for a while (IPv6 looks for duplicates first), or its port taken. Until a later
+          // reading of the addresses succeeds, the wildcard socket serves it.
+          descriptors.release(1, 'UDP');
+        }
+      }
+    },
+    isCapped: () => wanted.size > limits.udpWildcardSockets,
+  };
 }
 
 class NodeListenSocket extends ListenSocket<NodeUdpSession> {
@@ -189,12 +160,8 @@ class NodeListenSocket extends ListenSocket<NodeUdpSession> {
     socket.on('error', () => owner.dropped());
   }
 
-  protected makeSession(
-    owner: ServicePort,
-    client: SessionClient,
-    endpoint: BalancerEndpoint,
-  ): NodeUdpSession {
-    return new NodeUdpSession(this, owner, client, endpoint, this.#socket, this.#limits);
+  protected makeSession(start: SessionStart): NodeUdpSession {
+    return new NodeUdpSession(start, this.#socket, this.#limits);
   }
 
   /** `dgram` has no documented way to stop reading and still send. Without this one, the socket closes early. */
