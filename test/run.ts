@@ -41,7 +41,7 @@ const FAST = /^test\/proxysocket\/tcp\/(?:connect|half-close|limits|reset)\./;
 const DOCUMENTED = /^test\/proxysocket\/(?:engine\.|tcp\/(?!connection|held-memory))/;
 /** And those that run once more against the `linux` engine. */
 const WITH_LINUX =
-  /^test\/proxysocket\/(?:udp\/|tcp\/(?!connection|held-memory)|(?:engine|new-process|inspect|live-limits)\.)/;
+  /^test\/proxysocket\/(?:udp\/|tcp\/(?!connection|held-memory)|(?:engine|new-process|inspect)\.)/;
 
 const check = (name: string, script: string, ...args: string[]): Check => ({ name, script, args });
 const types = check('types', toolScript(ROOT, 'typescript', 'tsc'), '--noEmit');

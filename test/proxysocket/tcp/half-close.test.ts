@@ -3,9 +3,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import t from 'tap';
 import { relayEnded } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { endOf, readAll } from '../../support/tcp-peers.ts';
+import { endOf, readAll, tcpClient, tcpServer } from '../../support/tcp-peers.ts';
 import { ENGINE } from '../../support/engine-under-test.ts';
-import { relayed, echo, HOUR } from '../../support/tcp-rig.ts';
+import { relayed, echo, HOUR, tcpScene } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import { collect } from '../../support/sockets.ts';
 
@@ -45,6 +45,21 @@ t.test('traffic in the second half keeps it open, and there is no limit before',
   t.equal(await endOf(client), 'ECONNRESET');
   await until(() => ended.length === 1);
   t.match(ended, [{ reason: 'half-close-timeout' }]);
+});
+
+t.test('half-closed connections get the new limit, old ones at their next check', async (t) => {
+  const server = await tcpServer(t, (socket) => socket.resume().write('hello'));
+  const { rig, port } = await tcpScene(t, { server, limits: { halfCloseTimeoutMs: 8000 } });
+  const [before, after] = [await tcpClient(t, port), await tcpClient(t, port)];
+  await Promise.all([once(before, 'data'), once(after, 'data')]);
+  before.end();
+  await until(() => server.sockets.some((socket) => socket.readableEnded));
+  await rig.engine.setLimits({ halfCloseTimeoutMs: 200 });
+  after.end();
+  t.equal(await endOf(after), 'ECONNRESET');
+  await until(() => rig.counters.halfCloseTimeouts === 1);
+  t.equal(await endOf(before), 'ECONNRESET');
+  await until(() => rig.counters.halfCloseTimeouts === 2);
 });
 
 // The linux engine has a thread of its own, which nothing here holds up.

@@ -1,16 +1,18 @@
 import type { Socket } from 'node:net';
 import t from 'tap';
 import { limitChanged, rejected } from '../../../src/proxysocket/events.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { collect } from '../../support/sockets.ts';
 import {
   connectionEnd,
+  echoServer,
   endOf,
   kernelSockets,
   readAll,
   request,
   tcpClient,
 } from '../../support/tcp-peers.ts';
-import { relayed, tcpScene } from '../../support/tcp-rig.ts';
+import { relayed, TcpRig, tcpScene } from '../../support/tcp-rig.ts';
 import { eventually, until } from '../../support/until.ts';
 import { startLimited } from '../limited-process.ts';
 
@@ -21,7 +23,7 @@ t.test('above the limit of connections new ones are reset', async (t) => {
   const clients: Socket[] = [];
   for (let index = 0; index < 3; index += 1) clients.push(await tcpClient(t, port));
   await until(() => rig.counters.active === 3);
-  await rig.engine.setLimits?.({ maxConnections: 3 });
+  await rig.engine.setLimits({ maxConnections: 3 });
   t.same(changes, []);
   t.equal(await connectionEnd(t, port), 'ECONNRESET');
   const other = await rig.serve([server.endpoint], { name: 'other' });
@@ -35,6 +37,35 @@ t.test('above the limit of connections new ones are reset', async (t) => {
   t.same(changes[1], { limit: 'max-connections', value: 3, reached: false });
   t.equal(await request(t, port, 'room again'), 'room again');
   t.equal(server.sockets.length, 4, 'endpoints see nothing of those that were reset');
+});
+
+t.test('limits of session affinity are reported as one event, and so is room', async (t) => {
+  const clock = new FakeClock();
+  const limits = { maxAffinityClients: 2, maxAffinityClientsTotal: 3 };
+  const rig = new TcpRig(t, { clock, limits });
+  const changes = collect(t, limitChanged);
+  const { endpoint } = await echoServer(t);
+  const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
+  const [first, second] = [
+    await rig.serve([endpoint], { affinity }),
+    await rig.serve([endpoint], { name: 'test/second:http', affinity }),
+  ];
+  const ask = (port: number, from: string) => request(t, port, '', { localAddress: from });
+  for (const from of ['127.0.0.1', '127.0.0.2']) await ask(first, from);
+  t.same(changes, []);
+  for (const from of ['127.0.0.3', '127.0.0.4']) await ask(first, from);
+  const own = { limit: 'max-affinity-clients', value: 2 };
+  t.same(changes.splice(0), [{ ...own, reached: true }], 'reported once');
+  clock.advance(10_000);
+  await ask(first, '127.0.0.4');
+  t.same(changes.splice(0), [{ ...own, reached: false }]);
+  for (const from of ['127.0.0.1', '127.0.0.2']) await ask(second, from);
+  t.same(changes, []);
+  await ask(first, '127.0.0.3');
+  const total = { limit: 'max-affinity-clients-total', value: 3 };
+  t.same(changes.splice(0), [{ ...total, reached: true }], 'service ports share one');
+  await rig.remove('test/second:http');
+  t.same(changes.at(-1), { ...total, reached: false }, 'a removed one gives its clients back');
 });
 
 // A shell limits the descriptors of a process. Windows has no such limit.

@@ -162,7 +162,7 @@ t.test('without a header in time the client is reset', async (t) => {
   const waiting = await tcpClient(t, port);
   await until(() => rig.counters.connections === 2);
   clock.advance(HEADER_TIMEOUT_MS - 1);
-  const { connections } = (await rig.engine.inspect?.({ maxConnections: 10 })) ?? {};
+  const { connections } = await rig.engine.inspect({ maxConnections: 10 });
   const client = `127.0.0.1:${waiting.localPort}`;
   t.match(connections, [
     { client, endpoint: '', state: 'connecting', ageMs: HEADER_TIMEOUT_MS - 1 },

@@ -58,6 +58,19 @@ t.test('datagrams of either direction keep a session', async (t) => {
   t.equal(rig.counters.active, 0);
 });
 
+t.test('sessions take a new idle limit with the next datagram, or keep their own', async (t) => {
+  const options = { limits: { udpIdleTimeoutMs: 3_600_000 } };
+  const { clock, rig, backend, port, client } = await udpScene(t, options);
+  const own = { name: 'test/own', protocol: 'UDP', udpIdleTimeoutMs: 3_600_000 } as const;
+  const ports = [port, await rig.serve([backend.spec], own)];
+  for (const to of ports) await client.ask('one', to);
+  await rig.engine.setLimits({ udpIdleTimeoutMs: 1500 });
+  for (const to of ports) await client.ask('two', to);
+  clock.advance(1700);
+  t.match(rig.counters, { active: 0, idleTimeouts: 1 });
+  t.match(rig.snapshot(own.name).counters, { active: 1 });
+});
+
 t.test('a session reports its endpoint, its beginning and its end', async (t) => {
   const picked = collect(t, endpointPicked);
   const started = collect(t, udpSessionStarted);
