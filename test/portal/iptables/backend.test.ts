@@ -83,17 +83,12 @@ t.test('the legacy flavour reports why a table is missing only on a second call'
   t.match(usable.problems.get(4), { code: 'KPNG_PORTAL_PERMISSION', message: /you must be root/ });
 });
 
-t.test('reports the families that iptables can write, and why not the others', async (t) => {
+t.test('a family that iptables cannot write is reported', async (t) => {
   const fake = new FakeIptables();
-  t.match(await tryIptables(fake.exec, TOOLS, [4, 6]), { families: [4, 6] });
-  for (const family of [4, 6] as const) t.notMatch(fake.listing(family), /KPNG|KUBE/);
   fake.refuses = (line) => line.includes('icmp6');
-  const v4 = await tryIptables(fake.exec, TOOLS, [4, 6]);
-  t.strictSame(v4.families, [4]);
-  t.match(v4.problems.get(6), { code: 'KPNG_PORTAL_UNSUPPORTED', message: /icmp6/ });
-  fake.missing.add('ip6tables-nft');
-  const missing = await tryIptables(fake.exec, TOOLS, [4, 6]);
-  t.match(missing.problems.get(6), { code: 'KPNG_PORTAL_TOOL_MISSING' });
+  const { families, problems } = await tryIptables(fake.exec, TOOLS, [4, 6]);
+  t.strictSame(families, [4]);
+  t.match(problems.get(6), { code: 'KPNG_PORTAL_UNSUPPORTED', message: /icmp6/ });
 });
 
 t.test('damage to any chain or jump is found and repaired', async (t) => {
@@ -154,14 +149,10 @@ t.test('the UDP flows of removed rules are looked for, each once', async (t) => 
   ]);
 });
 
-t.test('reports why it cannot', async (t) => {
+t.test('cleans up with the programs that there are', async (t) => {
   const iptables = new FakeIptables();
-  const { exec } = iptables;
   iptables.run('*nat\n:KUBE-PORTALS-HOST - [0:0]\nCOMMIT\n', 4, 'legacy');
-  iptables.broken = { fails: 'exit', stderr: 'Permission denied (you must be root)\n' };
-  await t.rejects(cleanUpIptables(exec, CLEANUP), { code: 'KPNG_PORTAL_PERMISSION' });
-  iptables.broken = undefined;
   for (const name of ['iptables', 'iptables-nft', 'ip6tables-legacy']) iptables.missing.add(name);
-  t.match(await cleanUpIptables(exec, { ...CLEANUP, kubeProxy: true }), { kubeProxyStays: false });
-  t.notMatch(iptables.listing(4, 'legacy'), /KUBE-PORTALS/, 'with what there is');
+  await cleanUpIptables(iptables.exec, { ...CLEANUP, kubeProxy: true });
+  t.notMatch(iptables.listing(4, 'legacy'), /KUBE-PORTALS/);
 });

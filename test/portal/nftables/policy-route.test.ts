@@ -24,11 +24,20 @@ const OURS = {
   protocol: '78',
 };
 
-t.test('nothing is written where rule and route are there', async (t) => {
-  const { route, written } = host([OURS]);
-  t.equal(await route.ensure([4]), false);
-  t.equal(written(), '');
-  t.equal(await route.difference([4]), undefined);
+t.test('only what is missing is written, and a rule for the mark of before goes', async (t) => {
+  const ours = 'fwmark 0x40/0x40 lookup 10040 priority 40 protocol 78';
+  const add = `rule add ${ours}\n`;
+  const removal = `rule delete ${ours.replaceAll('0x40', '0x80')}\n`;
+  for (const [rules, difference, lines] of [
+    [[OURS], undefined, ''],
+    [[], `no rule ${ours} in IPv4`, add],
+    [[{ ...OURS, fwmark: '0x80', fwmask: '0x80' }], `no rule ${ours} in IPv4`, add + removal],
+  ] as const) {
+    const { route, written } = host(rules);
+    t.equal(await route.difference([4]), difference);
+    t.equal(await route.ensure([4]), difference !== undefined);
+    t.equal(written(), lines);
+  }
 });
 
 t.test('a table without routes, which to some versions of ip does not exist', async (t) => {
@@ -37,17 +46,6 @@ t.test('a table without routes, which to some versions of ip does not exist', as
     args.includes('-j') ? { ...exits(stderr), stdout: `${JSON.stringify([OURS])}\n` } : {},
   );
   t.match(await policyRoute(ip.exec, DEFAULT_ROUTE).difference([4]), /^no route local default/);
-});
-
-t.test('a rule for the mark of before is replaced', async (t) => {
-  const { route, written } = host([{ ...OURS, fwmark: '0x80', fwmask: '0x80' }]);
-  t.match(await route.difference([4]), /^no rule fwmark 0x40\/0x40/);
-  t.equal(await route.ensure([4]), true);
-  t.equal(
-    written(),
-    'rule add fwmark 0x40/0x40 lookup 10040 priority 40 protocol 78\n' +
-      'rule delete fwmark 0x80/0x80 lookup 10040 priority 40 protocol 78\n',
-  );
 });
 
 t.test('a mark or table that another program uses is a conflict', async (t) => {
