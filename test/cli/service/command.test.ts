@@ -37,36 +37,25 @@ class FakeNssm extends FakeExec {
 
   protected override react({ file, args }: Command): Reaction {
     if (!/nssm(?:\.exe)?$/.test(file)) return { fails: 'missing' };
-    const [verb = '', name = '', ...rest] = args;
-    const service = this.services.get(name);
+    const [verb = '', name = '', setting = '', ...values] = args;
     if (verb === 'install') {
       this.services.set(name, { state: 'SERVICE_STOPPED', settings: new Map() });
-      return said(`Service "${name}" installed successfully!`);
     }
+    const service = this.services.get(name);
     if (service === undefined) return fails(3, `Can't open service!`);
-    const [setting = '', ...values] = rest;
-    switch (verb) {
-      case 'status':
-        service.state = this.#coming.shift() ?? service.state;
-        return said(service.state);
-      case 'get':
-        return said((service.settings.get(setting) ?? []).join('\n'));
-      case 'set':
-        service.settings.set(setting, values);
-        return said(`Set parameter "${setting}" for service "${name}".`);
-      case 'reset':
-        service.settings.delete(setting);
-        return said(`Reset parameter "${setting}" for service "${name}" to its default.`);
-      case 'start':
-      case 'stop':
-        this.#coming = [...(verb === 'start' ? this.starts : this.stops)];
-        return this.givesUp ? fails(1, 'Unexpected status SERVICE_PAUSED') : said('OK');
-      case 'remove':
-        this.services.delete(name);
-        return said('removed');
-      default:
-        return fails(1, 'usage');
+    if (verb === 'status') {
+      service.state = this.#coming.shift() ?? service.state;
+      return said(service.state);
     }
+    if (verb === 'get') return said((service.settings.get(setting) ?? []).join('\n'));
+    if (verb === 'set') service.settings.set(setting, values);
+    if (verb === 'reset') service.settings.delete(setting);
+    if (verb === 'remove') this.services.delete(name);
+    if (verb === 'start' || verb === 'stop') {
+      this.#coming = [...(verb === 'start' ? this.starts : this.stops)];
+      if (this.givesUp) return fails(1, 'Unexpected status SERVICE_PAUSED');
+    }
+    return said('OK');
   }
 }
 
