@@ -8,7 +8,7 @@ import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
 import type { Activation } from '../util/activation.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { GivenFlag, IgnoredFlags, MisspeltVariable } from './flags/read.ts';
+import type { GivenFlag, misspeltVariables } from './flags/read.ts';
 import { type EffectiveSetting, type FlagTable, type FlagValues, prose } from './flags/table.ts';
 
 export const PROGRAM = 'kpng-userspace';
@@ -150,8 +150,9 @@ export interface BoundCommand {
   readonly command: readonly string[];
   readonly settings: readonly EffectiveSetting[];
   readonly warnings: readonly ConfigProblem[];
-  readonly misspelt: readonly MisspeltVariable[];
-  readonly ignored: readonly IgnoredFlags[];
+  readonly misspelt: ReturnType<typeof misspeltVariables>;
+  /** Flags without effect, by the reason. */
+  readonly ignored: readonly { readonly flags: readonly string[]; readonly why: string }[];
 }
 
 /** A command that is not a source, such as `status`. */

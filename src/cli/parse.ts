@@ -3,14 +3,13 @@ import { closest } from '../util/suggest.ts';
 import type { Action, BoundCommand, OtherCommand, SinkCommand, SourceCommand } from './command.ts';
 import { checkObserve, GLOBAL_FLAGS } from './flags/global.ts';
 import {
+  atMost,
   type Environment,
   FOREIGN_FLAGS,
   type GivenFlag,
-  type IgnoredFlags,
   misspeltVariables,
   readFlags,
   splitLine,
-  tooMany,
   usage,
 } from './flags/read.ts';
 import { type FlagSpec, type FlagTable, variableOf } from './flags/table.ts';
@@ -138,7 +137,7 @@ function bindRun(
 }
 
 /** The given flags of kube-proxy and klog that have no effect. Throws for those of a command that is not named. */
-function ignoredFlags(flags: readonly GivenFlag[], table: FlagTable): IgnoredFlags[] {
+function ignoredFlags(flags: readonly GivenFlag[], table: FlagTable): BoundCommand['ignored'] {
   const others = flags.filter(({ name }) => !Object.hasOwn(table, name));
   for (const { name, text = '' } of others) {
     const foreign = FOREIGN_FLAGS.get(name);
@@ -206,7 +205,7 @@ export function readTopic(words: readonly string[]): Topic {
       `${sink.word} is not for one node: write ${source.word} ${sink.word} without to-local`,
     );
   }
-  if (extra.length > 0) throw tooMany(extra, sink.word);
+  atMost(0, extra, sink.word);
   return { source, sink };
 }
 

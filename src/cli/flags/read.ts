@@ -21,12 +21,6 @@ export interface ForeignFlag {
   readonly refuses?: (value: string) => boolean;
 }
 
-/** Flags without effect for the same reason. */
-export interface IgnoredFlags {
-  readonly flags: readonly string[];
-  readonly why: string;
-}
-
 /** By the reason why they have no effect; `?` marks boolean flags. */
 const IGNORED: Readonly<Record<string, string>> = {
   'the log goes to standard error; use -v and --logging-format':
@@ -156,27 +150,17 @@ export function usage(message: string): KpngError {
 
 /** Throws if more than `most` words follow a command. */
 export function atMost(most: number, operands: readonly string[], command: string): void {
-  const after = [command, ...operands][most];
-  if (operands.length > most) throw tooMany(operands.slice(most), after ?? command);
-}
-
-export function tooMany(words: readonly string[], after: string): Error {
-  return usage(
-    `only flags may follow ${after}: ${words.map((word) => JSON.stringify(word)).join(' ')}`,
-  );
-}
-
-/** An environment variable that no flag reads, and the likely intended one. */
-export interface MisspeltVariable {
-  readonly variable: string;
-  readonly meant: string;
+  if (operands.length <= most) return;
+  const after = [command, ...operands][most] ?? command;
+  const words = operands.slice(most).map((word) => JSON.stringify(word));
+  throw usage(`only flags may follow ${after}: ${words.join(' ')}`);
 }
 
 /** The variables that Kubernetes sets in pods for a Service whose name begins with `kpng`. */
 const SERVICE_LINK = /^KPNG_(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)$/;
 
-/** Variables with nearly the name of a flag; `flags`: those of all commands. */
-export function misspeltVariables(env: Environment, flags: readonly string[]): MisspeltVariable[] {
+/** Variables with nearly the name of a flag, and the likely intended one; `flags`: those of all commands. */
+export function misspeltVariables(env: Environment, flags: readonly string[]) {
   const known = flags.map(variableOf);
   return Object.keys(env).flatMap((variable) => {
     if (!variable.startsWith('KPNG_') || known.includes(variable)) return [];
@@ -196,20 +180,12 @@ export interface GivenFlag {
   readonly text: string | undefined;
 }
 
-export interface SplitLine {
-  /** Arguments that are not flags, in order: `file`, `to-userspace`. */
-  readonly words: readonly string[];
-  /** Those after `--`. */
-  readonly rest: readonly string[];
-  readonly flags: readonly GivenFlag[];
-  readonly help: boolean;
-}
-
 /**
- * Splits a command line. The table distinguishes flags with a value from those without, so flags may stand before,
- * between and after the words. As in Go, long flags may have one dash, and one-letter flags a value after `=`.
+ * Splits a command line into `words`, which are not flags, the `rest`, which follows `--`, and flags. The table distinguishes
+ * flags with a value from those without, so flags may stand before, between and after the words. As in Go, long flags may have
+ * one dash, and one-letter flags a value after `=`.
  */
-export function splitLine(argv: readonly string[], table: FlagTable): SplitLine {
+export function splitLine(argv: readonly string[], table: FlagTable) {
   const known = knownFlags(table);
   const end = argv.includes('--') ? argv.indexOf('--') : argv.length;
   const args = argv.slice(0, end);
