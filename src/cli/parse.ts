@@ -1,6 +1,6 @@
 import type { ConfigFile, ConfigProblem } from '../config/file.ts';
 import { closest } from '../util/suggest.ts';
-import type { Action, BoundCommand, OtherCommand, SinkCommand, SourceCommand } from './command.ts';
+import type { BoundCommand, OtherCommand, SinkCommand, SourceCommand } from './command.ts';
 import { checkObserve, GLOBAL_FLAGS } from './flags/global.ts';
 import {
   atMost,
@@ -25,11 +25,6 @@ export const ALL_FLAGS: FlagTable = Object.assign(
   GLOBAL_FLAGS,
 );
 
-export type Invocation =
-  | { readonly kind: 'help'; readonly topic: Topic }
-  | { readonly kind: 'other'; readonly action: Action }
-  | ({ readonly kind: 'run' } & BoundCommand);
-
 /** The path of the configuration file that a command line or the environment names; empty: none. */
 export function configPathOf(argv: readonly string[], env: Environment): string {
   const { words, flags, help } = splitLine(argv, ALL_FLAGS);
@@ -46,11 +41,7 @@ export function configPathOf(argv: readonly string[], env: Environment): string 
  * Parses a command line, without the program's name, together with the environment and a configuration file. Has no
  * side effects. Throws a usage error.
  */
-export function parse(
-  argv: readonly string[],
-  env: Environment = {},
-  config?: ConfigFile,
-): Invocation {
+export function parse(argv: readonly string[], env: Environment = {}, config?: ConfigFile) {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
   const { words, rest, flags, help } = splitLine(asked, ALL_FLAGS);
   refuseUnknown(flags);
@@ -63,9 +54,9 @@ export function parse(
     readFlags(flags, ALL_FLAGS);
     throw error;
   }
-  if (help || isHelp) return { kind: 'help', topic };
+  if (help || isHelp) return { kind: 'help', topic } as const;
   const { other, operands = [] } = topic;
-  if (other === undefined) return { kind: 'run', ...bindRun(topic, flags, env, config) };
+  if (other === undefined) return { kind: 'run', ...bindRun(topic, flags, env, config) } as const;
   const action = other.bind({
     operands,
     rest,
@@ -80,7 +71,7 @@ export function parse(
     bindRun: (named, given) => bindRun(readTopic(named), given, env, config),
     parseRun: (line, file) => parseRun(line, {}, file),
   });
-  return { kind: 'other', action };
+  return { kind: 'other', action } as const;
 }
 
 /** The same, for the command line of a source and a sink. */

@@ -108,30 +108,24 @@ export interface Origin {
 }
 
 /** A flag with its value, to be shown. */
-export interface EffectiveSetting {
-  readonly flag: string;
-  /** Its name in configuration files. */
-  readonly field: string;
+export type EffectiveSetting = Readonly<ReturnType<typeof settingOf>>;
+
+export function settingOf(flag: string, spec: FlagSpec<unknown>, parsed: unknown, origin: Origin) {
   /** As on the command line; empty: no value. */
-  readonly text: string;
-  /** As in a configuration file. */
-  readonly value: JsonValue;
-  readonly origin: Origin;
-  readonly live: boolean;
+  const text = hidePasswords(formatted(spec, parsed));
+  return {
+    flag,
+    /** Its name in configuration files. */
+    field: fieldName(flag),
+    text,
+    /** As in a configuration file. */
+    value: jsonOf(parsed, text, spec.kind.schema),
+    origin,
+    live: spec.live === true,
+  };
 }
 
 export type JsonValue = string | number | boolean | null | readonly string[];
-
-export function settingOf(
-  flag: string,
-  spec: FlagSpec<unknown>,
-  parsed: unknown,
-  origin: Origin,
-): EffectiveSetting {
-  const text = hidePasswords(formatted(spec, parsed));
-  const value = jsonOf(parsed, text, spec.kind.schema);
-  return { flag, field: fieldName(flag), text, value, origin, live: spec.live === true };
-}
 
 function jsonOf(parsed: unknown, text: string, schema: FieldSchema): JsonValue {
   const { type } = schema;

@@ -16,13 +16,8 @@ export interface TopState extends Pick<ServicesQuery, 'sort' | 'reverse' | 'stat
   readonly help: boolean;
 }
 
-/** The part of the screen that keys depend on. */
-interface OnScreen {
-  /** Names of the rows, in order. */
-  readonly names: readonly string[];
-  /** Rows that fit. */
-  readonly height: number;
-}
+/** The part of the screen that keys depend on: names of the rows, in order, and the number of rows that fit. */
+type OnScreen = { readonly names: readonly string[]; readonly height: number };
 
 /** Sort keys. */
 export const SORT_KEY_OF: Readonly<Record<string, SortKey>> = {
