@@ -138,45 +138,41 @@ async function prepare(
         clusterScope: setPodNetworks !== undefined,
         delivery: { backoff: backoffFrom(globals) },
         hasher: await loadHasher(),
+        source: checkingNode(nodeName, await source.start(from), log),
       };
-      const started = await source.start(from);
-      const checked = following(started, nodeCheck(nodeName, started.name, log));
-      return feedLocalSink({ ...fed, source: checked }, target, signal);
+      return feedLocalSink(fed, target, signal);
     };
     return { running, work };
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
   const store = new GlobalStore({ hasher: await loadHasher() });
   const work: Work = async (signal) => {
-    const from = await source.start(context);
-    await following(from, storeReport(store, from.name, observers, log)).feed(store, signal);
+    const started = await source.start(context);
+    store.onChange(storeReport(store, started.name, observers, log));
+    return started.feed(store, signal);
   };
   return { running: await sink.start(context, store), work };
 }
 
-/** The source; `onChange` is called after each change that it makes to its store. */
-function following(source: GlobalSource, onChange: (store: GlobalStore) => void): GlobalSource {
-  return {
-    name: source.name,
-    async feed(store, signal) {
-      const end = store.onChange(() => onChange(store));
-      await source.feed(store, signal).finally(end);
-    },
-  };
-}
-
 /**
- * Warns when the state of a source has nodes but not this one: then no endpoint is local. One warning each time that it
+ * The source. Warns when its state has nodes but not this one: then no endpoint is local. One warning each time that it
  * goes missing.
  */
-function nodeCheck(node: string, source: string, log: Log) {
+function checkingNode(node: string, source: GlobalSource, log: Log): GlobalSource {
   let isMissing = false;
-  return ({ synced, nodes }: GlobalStore): void => {
+  const check = ({ synced, nodes }: GlobalStore): void => {
     const wasMissing = isMissing;
     isMissing = synced && nodes.get(node) === undefined && nodes.current.size > 0;
     if (wasMissing || !isMissing) return;
-    const err = unknownNode(node, [...nodes.current.keys()].sort(), source);
+    const err = unknownNode(node, [...nodes.current.keys()].sort(), source.name);
     log.warn('Unknown node: no endpoint counts as local; set --node-name', { err });
+  };
+  return {
+    name: source.name,
+    feed(store, signal) {
+      store.onChange(() => check(store));
+      return source.feed(store, signal);
+    },
   };
 }
 
