@@ -262,10 +262,8 @@ export class RulePortal extends RedirectPlan implements Portal {
     const moved = now - this.#addressesReadAt >= ADDRESS_INTERVAL_MS && this.#readHost();
     if (!retry && !moved) return;
     await this.#queue.run(async () => {
-      if (retry) {
-        this.#retryAt = undefined;
-        this.#set.readmit();
-      }
+      this.#retryAt = undefined;
+      this.#set.readmit();
       if (moved) this.#set.doubt();
       await this.#write();
     });

@@ -3,7 +3,7 @@ import { cleanUpIptables, tryIptables } from '../../../src/portal/iptables/backe
 import type { Tools } from '../../../src/portal/iptables/tools.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeIptables } from '../../support/fake-iptables.ts';
-import { CONTENT, IptablesRig } from '../../support/rule-rigs.ts';
+import { IptablesRig } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 
 const TOOLS: Tools = { name: 'iptables-nft', flavor: 'nft', version: '1.8.9' };
@@ -19,24 +19,6 @@ function newRig(...args: ConstructorParameters<typeof IptablesRig>): IptablesRig
   t.teardown(() => rig.portal.close());
   return rig;
 }
-
-t.test('packets of the canary do not have to pass the rules of all services', async (t) => {
-  const key = '-p tcp -m tcp --dport 9 -d 127.200.0.1/32';
-  let opened = 0;
-  const rig = newRig({
-    canary: () => ({
-      ...CONTENT,
-      open: async () => {
-        opened += 1;
-        return [{ set: 'portals-host4', key, value: '39999' }];
-      },
-    }),
-  });
-  await rig.sync(many(3));
-  await rig.sync(many(4));
-  t.match(rig.iptables.rules('KUBE-PORTALS-HOST')[0], '127.200.0.1');
-  t.equal(opened, 1);
-});
 
 t.test('many removals are written as a whole, but not if the chains are taken', async (t) => {
   const rig = newRig();

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { testRules } from '../../support/rule-rigs.ts';
+import { CONTENT, testRules } from '../../support/rule-rigs.ts';
 import { listening, wants } from '../../support/portals.ts';
 
 const web = wants(
@@ -12,8 +12,14 @@ const web = wants(
 testRules(
   'writes nothing when nothing differs, and only what differs otherwise',
   async (t, make) => {
-    const rig = make();
+    let opened = 0;
+    const open = async () => {
+      opened += 1;
+      return [{ set: 'services4', key: '127.200.0.1 . tcp . 9', value: '39999' }];
+    };
+    const rig = make({ canary: () => ({ ...CONTENT, open }) });
     await rig.sync([web]);
+    t.match(rig.nft.scripts[0], /services4 \{\n127\./, 'it passes no rule of services');
     const runs = rig.runs;
     await rig.sync([web]);
     t.equal(rig.runs, runs);
@@ -23,6 +29,7 @@ testRules(
     t.match(script, '10.0.0.9');
     t.notMatch(script, '10.0.0.1');
     t.ok(script.split('\n').length < 20, script);
+    t.equal(opened, 1);
   },
 );
 
