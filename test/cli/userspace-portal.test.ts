@@ -65,8 +65,10 @@ t.test('settings that turn against transparent later are logged, each once', asy
   const { log, lines } = await captureLog();
   const clock = new FakeClock();
   let found: string | undefined = 'one';
+  const watch = watchSettings(log, () => found, clock);
+  t.equal(lines().length, 1, 'at once, whether rules can be written or not');
   const closing = new AbortController();
-  const ended = watchSettings(log, closing.signal, () => found, clock);
+  const ended = watch(closing.signal);
   for (const next of ['one', 'two', undefined, 'one']) {
     found = next;
     clock.advance(15_000);

@@ -47,12 +47,12 @@ export async function createRulePortal(
   shared: RulePortalOptions,
 ): Promise<Portal> {
   const { options, log, exec, tools, dry } = host;
+  const watch = kind === 'transparent' && dry === undefined ? watchSettings(log) : undefined;
   /** Removes stale rules of other portals with the same names; logs those of running processes. */
   const afterStart = async (signal: AbortSignal): Promise<void> => {
     const flavor = kind === 'iptables' ? (await tools()).flavor : undefined;
     const check = () => removeStaleRules(kind, flavor, options, log, exec);
-    const watching = kind === 'transparent' ? watchSettings(log, signal) : undefined;
-    await Promise.all([watching, waitForOtherWriters(kind, check, signal)]);
+    await Promise.all([watch?.(signal), waitForOtherWriters(kind, check, signal)]);
   };
   const rules = { ...shared, ...(dry === undefined && { afterStart }) };
   if (kind === 'iptables') {
@@ -152,22 +152,30 @@ async function chooseNftables(
 /** How often the settings are read: VPNs, for instance, change them when they start. Milliseconds. */
 const INTERVAL_MS = 15_000;
 
-/** Logs each setting of the host that keeps packets from transparent sockets, until the signal aborts. */
-export async function watchSettings(
+/**
+ * Logs the setting of the host, if any, that keeps packets from transparent sockets, also when no rules can be written.
+ * Returns a function that logs later ones until the signal aborts.
+ */
+export function watchSettings(
   log: Log,
-  signal: AbortSignal,
   find: () => string | undefined = trial.conflictingSetting,
   clock: Clock = systemClock,
-): Promise<void> {
+): (signal: AbortSignal) => Promise<void> {
   let known: string | undefined;
-  while (!signal.aborted) {
+  const check = (): void => {
     const reason = find();
     if (reason !== undefined && reason !== known) {
       log.warn('Some clients cannot reach services with --portal transparent', { reason });
     }
     known = reason;
-    await pause(INTERVAL_MS, clock, signal);
-  }
+  };
+  check();
+  return async (signal) => {
+    while (!signal.aborted) {
+      await pause(INTERVAL_MS, clock, signal);
+      if (!signal.aborted) check();
+    }
+  };
 }
 
 /** Codes of failures that retrying does not fix. */
