@@ -24,15 +24,6 @@ import { echo, relayed, TcpRig, tcpScene, tcpSpec, udpSpec } from '../support/tc
 import { UdpClient } from '../support/udp-peers.ts';
 import { until } from '../support/until.ts';
 
-t.test('batches are applied one after another', async (t) => {
-  const host = new FakeHost();
-  const places = Array.from({ length: 300 }, (_, i) => `10.0.${i >> 8}.${i & 255}:80`);
-  const batches = [places, [], ['10.0.0.1:80']];
-  await Promise.all(batches.map((each) => host.set(listenSpec('a', each))));
-  t.equal(host.tcp.log.length, 601);
-  t.same(host.states('a'), ['80']);
-});
-
 t.test('a closed engine takes no changes and tries nothing again', async (t) => {
   for (const how of ['close', 'destroy'] as const) {
     const host = new FakeHost();

@@ -79,20 +79,28 @@ t.test('what two threads count is read as one', (t) => {
   t.end();
 });
 
-t.test('a thread whose relays have ended counts on after those of another one', (t) => {
+t.test('counters of a removed service port continue while a thread has relays', (t) => {
   const { ports, threads, apply, read } = setUp();
-  const [first] = threads;
+  const [first, second] = threads;
   const { slot, one, other } = apply(set('d/web'));
   one.connections = 3;
   other.active = 1;
   apply({ kind: 'remove', name: 'd/web' });
+  t.match(ports.table.snapshot(), [{ draining: true }]);
   t.equal(apply(set('d/web')).slot, slot);
+  t.equal(second?.('d/web', slot, other), other);
+  // A thread without any counts on after those of the other one.
   const next = first?.('d/web', slot) ?? newCounters();
   next.connections = 1;
   next.active = 1;
   t.match(read(), { connections: 4, active: 2 });
   ports.countsNoMore(first ?? {});
   t.match(read(), { connections: 4, active: 1 });
+  apply({ kind: 'remove', name: 'd/web' });
+  other.active = 0;
+  t.same(ports.table.names(), [], 'its last relay has ended');
+  t.not(apply(set('d/web'), () => (other.connections += 1)).slot, slot);
+  t.same(read(), newCounters(), 'late counts are discarded');
   t.end();
 });
 
@@ -108,23 +116,6 @@ t.test('clients during a change of protocol do not count for the new service por
   after.datagramsIn += 1;
   const expected = { protocol: 'UDP', counters: { connections: 0, active: 0, datagramsIn: 1 } };
   t.match(ports.table.snapshot(), [expected]);
-  t.end();
-});
-
-t.test('counters of a removed service port continue while it has relays', (t) => {
-  const { ports, threads, apply, read } = setUp();
-  const { slot, one } = apply(set('d/web'));
-  one.active = 1;
-  apply({ kind: 'remove', name: 'd/web' });
-  t.match(ports.table.snapshot(), [{ draining: true }]);
-  const again = apply(set('d/web'));
-  t.equal(again.slot, slot);
-  t.equal(threads[0]?.('d/web', slot, one), one);
-  apply({ kind: 'remove', name: 'd/web' });
-  one.active = 0;
-  t.same(ports.table.names(), [], 'its last relay has ended');
-  t.not(apply(set('d/web'), () => (one.connections += 1)).slot, slot);
-  t.same(read(), newCounters(), 'late counts are discarded');
   t.end();
 });
 
