@@ -32,9 +32,6 @@ export function defaultReserve(limit: number): number {
   return Math.min(DEFAULT_LIMITS.reservedDescriptors, quarter, Math.floor(limit / 2));
 }
 
-/** The maximum share of TCP's descriptors for optional uses. */
-const SPARE_PART = 8;
-
 /**
  * Counts the descriptors of the data path, so that the process never reaches its limit, which would also fail its
  * files, its control plane and the programs that it runs. Relays and sessions do not use the reserve. Listeners may use
@@ -49,7 +46,6 @@ export class ProcessDescriptors {
   readonly #used: Record<Protocol, number> = { TCP: 0, UDP: 0 };
   readonly #held: Record<Protocol, number> = { TCP: 0, UDP: 0 };
   readonly #usedElsewhere: () => number;
-  #spare = 0;
 
   /** `usedElsewhere`: by the relays and sessions of other threads that share the limit. */
   constructor(options: { limit: number; reserve: number; usedElsewhere?: () => number }) {
@@ -72,10 +68,13 @@ export class ProcessDescriptors {
     return Math.max(0, this.#shared - this.#listeners);
   }
 
-  /** Takes descriptors of relays or sessions; false if that would use the reserve or UDP's share. */
-  acquire(count: number, protocol: Protocol = 'TCP'): boolean {
+  /**
+   * Takes descriptors of relays or sessions; false if that would use the reserve or UDP's share, without an event for an
+   * optional use.
+   */
+  acquire(count: number, protocol: Protocol = 'TCP', isOptional = false): boolean {
     if (this.#used[protocol] + count > this.#limitOf(protocol)) {
-      this.#signals[protocol].refused();
+      if (!isOptional) this.#signals[protocol].refused();
       return false;
     }
     this.#used[protocol] += count;
@@ -86,21 +85,6 @@ export class ProcessDescriptors {
     this.#used[protocol] -= count;
     this.#signals.TCP.freed(this.#used.TCP);
     this.#signals.UDP.freed(this.#used.UDP);
-  }
-
-  /** Takes TCP descriptors for an optional use; false, without an event, if clients need them. */
-  acquireSpare(count: number): boolean {
-    const most = this.#limitOf('TCP');
-    const fits = this.#used.TCP + count <= most;
-    if (!fits || this.#spare + count > most / SPARE_PART) return false;
-    this.#used.TCP += count;
-    this.#spare += count;
-    return true;
-  }
-
-  releaseSpare(count: number): void {
-    this.#spare -= count;
-    this.release(count);
   }
 
   /** Takes the descriptors of a listener; false if too few are left. */

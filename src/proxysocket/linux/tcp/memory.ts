@@ -1,4 +1,4 @@
-import { type ProcessDescriptors } from '../../core/descriptors.ts';
+import type { ProcessDescriptors } from '../../core/descriptors.ts';
 import { LimitSignal } from '../../core/limit-signal.ts';
 import { Pinned } from '../sys/memory.ts';
 import type { Pipe, Sys } from '../sys/sys.ts';
@@ -12,11 +12,10 @@ const SIZES = [4 * KIB, 16 * KIB, SMALL, LARGE];
 /** Free buffers kept for later, of each size. More are left to the collector. */
 const MAX_FREE = 16;
 
-/** Pipes of all relays, fewer where clients need the descriptors. Beyond that data is copied. */
+/** Pipes of all relays, with a share of the descriptors at most. Beyond that data is copied. */
 const MAX_PIPES = 32;
 const DESCRIPTORS_PER_PIPE = 2;
-
-type SpareDescriptors = Pick<ProcessDescriptors, 'acquireSpare' | 'releaseSpare'>;
+const PIPES_PART = 1 / 8;
 
 export interface Kept {
   readonly in: Pinned | Pipe;
@@ -37,7 +36,7 @@ export interface Kept {
  */
 export class RelayMemory {
   readonly #sys: Sys;
-  readonly #descriptors: SpareDescriptors;
+  readonly #descriptors: ProcessDescriptors;
   readonly #budget: number;
   readonly #signal: LimitSignal;
   readonly #free = new Map(SIZES.map((size) => [size, [] as Pinned[]]));
@@ -50,7 +49,7 @@ export class RelayMemory {
   #mostPipes = MAX_PIPES;
   #bulkFlows = 0;
 
-  constructor(sys: Sys, budget: number, descriptors: SpareDescriptors) {
+  constructor(sys: Sys, budget: number, descriptors: ProcessDescriptors) {
     this.#sys = sys;
     this.#descriptors = descriptors;
     this.#budget = budget;
@@ -96,11 +95,13 @@ export class RelayMemory {
     if (this.#bulkFlows === 0 || this.#budget - this.used < LARGE) return undefined;
     const free = this.#freePipes.pop();
     if (free !== undefined || this.#pipes >= this.#mostPipes) return free;
-    if (!this.#descriptors.acquireSpare(DESCRIPTORS_PER_PIPE)) return undefined;
+    const share = this.#descriptors.capacity * PIPES_PART;
+    if ((this.#pipes + 1) * DESCRIPTORS_PER_PIPE > share) return undefined;
+    if (!this.#descriptors.acquire(DESCRIPTORS_PER_PIPE, 'TCP', true)) return undefined;
     const pipe = this.#sys.openPipe();
     if (pipe === undefined) {
       this.#mostPipes = this.#pipes;
-      this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
+      this.#descriptors.release(DESCRIPTORS_PER_PIPE);
     } else this.#pipes += 1;
     return pipe;
   }
@@ -124,6 +125,6 @@ export class RelayMemory {
   #closePipe(pipe: Pipe): void {
     this.#pipes -= 1;
     this.#sys.closePipe(pipe);
-    this.#descriptors.releaseSpare(DESCRIPTORS_PER_PIPE);
+    this.#descriptors.release(DESCRIPTORS_PER_PIPE);
   }
 }
