@@ -207,7 +207,6 @@ export class AcceptorEngine implements Engine {
     if (usesSharedSockets(spec)) return this.#setShared(sharedChange(spec, slot));
     const before = this.#servicePorts.get(spec.name);
     if (before !== undefined && before.protocol !== spec.protocol) this.#remove(spec.name);
-    this.#shared.remove(spec.name);
     this.#open(spec, slot);
   }
 
@@ -227,7 +226,7 @@ export class AcceptorEngine implements Engine {
     const isShared = usesSharedSockets(spec);
     this.#table.set(owner, isShared ? [] : spec.listen);
     this.#addresses.set(owner.name, spec.protocol === 'TCP' ? addressKeys(spec) : []);
-    if (spec.protocol === 'TCP') this.#tcp.listenShared(isShared ? spec.listen : [], owner);
+    this.#tcp.listenShared(isShared ? spec.listen : [], owner);
     const isTransparent = spec.listen.some(({ transparent }) => transparent !== undefined);
     owner.udpIdleTimeoutMs = spec.udpIdleTimeoutMs;
     owner.keepsClients = isTransparent ? spec.keepsClients : undefined;
@@ -244,7 +243,7 @@ export class AcceptorEngine implements Engine {
   }
 
   #remove(name: string): void {
-    this.#shared.remove(name);
+    this.#shared.route(name, []);
     this.#addresses.set(name, []);
     const owner = this.#servicePorts.remove(name);
     if (owner !== undefined) this.#release(owner);

@@ -118,27 +118,21 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
     return leaves;
   }
 
-  /** The open listeners of a service port, with what it needs each for. */
-  *openOf(owner: O): Iterable<{ readonly listen: ListenSpec; readonly listener: L }> {
-    for (const { listen, listener } of this.#slotsOf.get(owner) ?? [])
-      if (listener !== undefined) yield { listen, listener };
-  }
-
-  /** All open listeners that are needed, by the key of their slot. */
-  *open(): Iterable<{ readonly key: string; readonly listener: L }> {
-    for (const { key, owner, listener } of this.#slots.values())
-      if (owner !== undefined && listener !== undefined) yield { key, listener };
+  /** The open listeners that a service port needs, or all do, with the keys of their slots. */
+  *open(owner?: O): Iterable<{ key: string; listen: ListenSpec; listener: L }> {
+    const slots = owner === undefined ? this.#slots.values() : (this.#slotsOf.get(owner) ?? []);
+    for (const { key, owner: user, listen, listener } of slots)
+      if (user !== undefined && listener !== undefined) yield { key, listen, listener };
   }
 
   /** The listeners of a service port, without those that were not tried yet. */
   statusOf(owner: O): ListenerStatus[] {
-    return Array.from(this.#slotsOf.get(owner) ?? []).flatMap((slot): ListenerStatus[] => {
-      const { listen, listener, failure } = slot;
+    const slots = [...(this.#slotsOf.get(owner) ?? [])];
+    return slots.flatMap(({ listen, listener, failure }): ListenerStatus[] => {
       if (failure !== undefined)
         return [{ state: 'failed', listen, code: failure.code, cause: failure.cause }];
-      return listener === undefined
-        ? []
-        : [{ state: 'listening', listen, boundPort: listener.boundPort }];
+      if (listener === undefined) return [];
+      return [{ state: 'listening', listen, boundPort: listener.boundPort }];
     });
   }
 

@@ -58,7 +58,7 @@ export class SharedServicePorts<L extends object> {
     return true;
   }
 
-  /** Replaces the listeners of a service port that has clients; the first one at an address has it. */
+  /** Replaces the listeners of a service port that has clients, or is removed; the first one at an address has it. */
   route(name: string, routes: readonly (readonly [keys: readonly string[], listener: L])[]): void {
     const listeners = new Map<string, L>();
     for (const [keys, listener] of routes.toReversed()) {
@@ -67,11 +67,6 @@ export class SharedServicePorts<L extends object> {
     this.#texts.delete(name);
     if (listeners.size > 0) this.#listeners.set(name, listeners);
     else this.#listeners.delete(name);
-  }
-
-  /** Idempotent. */
-  remove(name: string): void {
-    this.route(name, []);
   }
 
   clear(): void {

@@ -11,10 +11,7 @@ import type { PoolListener } from './listening-sockets.ts';
 import type { Batch } from './protocol.ts';
 import type { PoolWorker } from './worker.ts';
 
-type Listeners = Pick<
-  ListenerTable<ServicePortRecord, PoolListener>,
-  'set' | 'openOf' | 'statusOf'
->;
+type Listeners = Pick<ListenerTable<ServicePortRecord, PoolListener>, 'set' | 'open' | 'statusOf'>;
 
 /**
  * The desired state of a pool, with what its workers have counted. Shared sockets are service ports without endpoints
@@ -67,7 +64,7 @@ export class ServicePorts {
       const { spec, slot } = record;
       if (usesSharedSockets(spec)) return sharedChange(spec, slot);
       const listen: ListenSpec[] = [];
-      for (const { listen: each, listener } of this.#listeners.openOf(record)) {
+      for (const { listen: each, listener } of this.#listeners.open(record)) {
         sockets.push(...listener.give(worker));
         listen.push({ ...each, port: listener.boundPort });
       }

@@ -18,7 +18,7 @@ function set(name: string, protocol: Protocol = 'TCP'): EngineChange {
 
 /** The service ports of two threads, and the counters of each. */
 function setUp() {
-  const none = { set: () => false, openOf: () => [], statusOf: () => [] };
+  const none = { set: () => false, open: () => [], statusOf: () => [] };
   const ports = new ServicePorts(none);
   let rows = 0;
   const threads = [0, 1].map(() => {
