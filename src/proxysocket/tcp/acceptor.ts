@@ -40,7 +40,7 @@ class TcpListener extends OwnedListener implements AcceptOwner {
     const { owner } = this;
     owner.counters.connections += 1;
     publishAccepted(owner, client);
-    const connection = new TcpConnection(this.connections, client, owner, this);
+    const connection = new TcpConnection(this.connections, client, this);
     const refuse = (reason: 'source' | 'limit'): void => {
       countRejected(owner, reason, connection);
       client.reset('destroyed');

@@ -86,18 +86,14 @@ export class TcpConnection implements ClientOwner, PickRequest, Queued {
   #arrived = 0;
   #idleLooks = 0;
 
-  constructor(
-    shared: TcpConnections,
-    socket: TcpClient,
-    owner: ServicePort,
-    origin: OwnedListener,
-  ) {
+  constructor(shared: TcpConnections, socket: TcpClient, origin: OwnedListener) {
+    const { owner, family } = origin;
     this.#shared = shared;
     this.#attempts = shared.attempts;
     this.socket = socket;
     this.owner = owner;
     this.#origin = origin;
-    this.family = origin.family;
+    this.family = family;
     this.counters = owner.counters;
     socket.owner = this;
   }

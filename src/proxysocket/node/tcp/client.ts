@@ -198,9 +198,8 @@ export class NodeTcpClient extends Side implements TcpClient {
 class Endpoint extends Side implements TcpDial {
   readonly socket: Socket;
   readonly #client: NodeTcpClient;
-  /** The outcome is known, or no longer matters. */
-  #isSettled = false;
-  #isJoined = false;
+  /** `over`: it failed, or its outcome no longer matters. */
+  #state: 'dialing' | 'joined' | 'over' = 'dialing';
 
   constructor(client: NodeTcpClient, { address, port }: BalancerEndpoint) {
     super(client.memory, false);
@@ -209,7 +208,7 @@ class Endpoint extends Side implements TcpDial {
     // An address literal needs no resolver.
     const options = { host: address, port, allowHalfOpen: true, noDelay: true, onread };
     this.socket = connect(options, () => {
-      if (this.#settles()) client.owner.dialed();
+      if (this.#state === 'dialing') client.owner.dialed();
     });
     this.watch();
   }
@@ -220,12 +219,12 @@ class Endpoint extends Side implements TcpDial {
 
   /** Destroying a connecting socket may still report how it ended. */
   abandon(): void {
-    this.#isSettled = true;
+    this.#state = 'over';
     resetSocket(this.socket);
   }
 
   relay(header?: Uint8Array): void {
-    this.#isJoined = true;
+    this.#state = 'joined';
     this.#client.relayTo(this, header);
   }
 
@@ -234,22 +233,18 @@ class Endpoint extends Side implements TcpDial {
   }
 
   protected onError(error: Error): void {
-    if (this.#isJoined) this.#client.endpointFailed(this, error);
-    else if (this.#settles()) this.#client.owner.dialFailed(error);
+    if (this.#state === 'joined') this.#client.endpointFailed(this, error);
+    if (this.#state !== 'dialing') return;
+    this.#state = 'over';
+    this.#client.owner.dialFailed(error);
   }
 
   protected onEnd(): void {
-    if (this.#isJoined) this.#client.ended(this);
+    if (this.#state === 'joined') this.#client.ended(this);
   }
 
   protected onClose(): void {
-    if (this.#isJoined) this.#client.closed();
-  }
-
-  #settles(): boolean {
-    const settles = !this.#isSettled;
-    this.#isSettled = true;
-    return settles;
+    if (this.#state === 'joined') this.#client.closed();
   }
 }
 
