@@ -119,22 +119,6 @@ t.test('a client that is held again after its endpoint has gone loses nothing', 
   t.equal(rig.counters.heldTotal, 1, 'it is one client');
 });
 
-t.test('a client may end its half while its endpoint is being connected', async (t) => {
-  const { rig, client } = await heldClient(t, { limits: { connectTimeoutsMs: [HOUR] } });
-  await rig.endpoints([await blackHole(t)]);
-  await until(() => rig.counters.held === 0);
-  client.end();
-  await once(client, 'finish');
-  const other = await rig.serve([], { name: 'test/other' });
-  // When the end of this one has been seen, that of the client has come, too.
-  const last = await tcpClient(t, other);
-  await until(() => rig.snapshot('test/other').counters.held === 1);
-  last.end();
-  await until(() => rig.snapshot('test/other').counters.held === 0);
-  await rig.endpoints([(await echoServer(t)).endpoint]);
-  t.equal(String(await readAll(client)), '', 'it ends with its endpoint');
-});
-
 t.test('clients of a service port whose endpoints refuse are not held', async (t) => {
   const { rig } = await holding(t, { limits: { connectTimeoutsMs: [1000, 1000] } });
   const port = await rig.serve([await refusingEndpoint(t)]);
