@@ -53,20 +53,15 @@ export function openAdminSocket(
     return { connections, file };
   };
 
-  const stopTrying = keepListening({
-    clock,
-    activation,
-    async listen(predecessor) {
-      server = await start(path, predecessor);
-      if (logged === '') log.v(1, 'Serving the admin API', { path });
-      else log.info('Serving the admin API again', { path });
-    },
-    onFailed(err, retryInMs) {
-      if (err.message !== logged) {
-        log.warn('Serving the admin API failed; retrying', { err, retryInMs });
-      }
-      logged = err.message;
-    },
+  const listen = async (predecessor: number | undefined): Promise<void> => {
+    server = await start(path, predecessor);
+    if (logged === '') log.v(1, 'Serving the admin API', { path });
+    else log.info('Serving the admin API again', { path });
+  };
+  const stopTrying = keepListening(clock, activation, listen, (err, retryInMs) => {
+    if (err.message !== logged)
+      log.warn('Serving the admin API failed; retrying', { err, retryInMs });
+    logged = err.message;
   });
 
   const leave = async (): Promise<void> => {

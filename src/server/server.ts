@@ -25,18 +25,10 @@ export interface ApiServerOptions {
 }
 
 /** A server of kpng's two APIs. */
-export interface ApiServer {
-  /** With the real port. */
-  readonly address: ListenAddress;
-  readonly watchers: number;
-  /** Accepts no more clients, ends the open calls, and resolves when they have ended. Idempotent. */
-  close(): Promise<void>;
-  /** Closes remaining connections. Idempotent. */
-  destroy(): void;
-}
+export type ApiServer = Awaited<ReturnType<typeof startApiServer>>;
 
 /** Starts serving. Fails with a KPNG_LISTEN_ code or KPNG_TLS_FILE. */
-export async function startApiServer(options: ApiServerOptions): Promise<ApiServer> {
+export async function startApiServer(options: ApiServerOptions) {
   const { store, clock, tls = {} } = options;
   const apis = options.apis ?? (['local', 'global'] as const);
   const limits = { ...DEFAULT_SERVER_LIMITS, ...options.limits };
@@ -64,11 +56,13 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
     exposed: isExposed(address),
   });
   return {
+    /** With the real port. */
     address,
-    get watchers() {
+    get watchers(): number {
       return hub.watches.size;
     },
-    async close() {
+    /** Accepts no more clients, ends the open calls, and resolves when they have ended. Idempotent. */
+    async close(): Promise<void> {
       healthStopping();
       const ended = listener.close();
       const error = new KpngError('KPNG_SOURCE_LOST', 'The server is stopping.');
@@ -78,7 +72,8 @@ export async function startApiServer(options: ApiServerOptions): Promise<ApiServ
       await ended;
       end();
     },
-    destroy() {
+    /** Closes remaining connections. Idempotent. */
+    destroy(): void {
       end();
       server.forceShutdown();
       listener.destroy();

@@ -37,20 +37,17 @@ export type HttpServer = ReturnType<typeof startHttpServer>;
 /** Delays between attempts to listen: the holder of an address may be a process that is about to end. */
 const RETRY: BackoffPolicy = { initialMs: 1000, maxMs: 30_000, factor: 2, jitter: 0 };
 
-interface KeepListeningOptions {
-  readonly clock: Clock;
-  readonly activation: Activation;
-  /** Rejects if it cannot listen. `predecessor`: the previous process. */
-  readonly listen: (predecessor: number | undefined) => Promise<void>;
-  /** Gets each failure, and when it is retried. Milliseconds. */
-  readonly onFailed: (error: Error, retryInMs: number) => void;
-}
-
 /**
- * Listens once `activation` allows it, or retries with growing delays, without end. Returns a function that ends the
- * attempts and resolves when none is in progress.
+ * Listens once `activation` allows it, or retries with growing delays, without end. `listen` rejects if it cannot listen;
+ * `onFailed` gets each failure, and when it is retried. Milliseconds. Returns a function that ends the attempts and
+ * resolves when none is in progress.
  */
-export function keepListening({ clock, activation, listen, onFailed }: KeepListeningOptions) {
+export function keepListening(
+  clock: Clock,
+  activation: Activation,
+  listen: (predecessor: number | undefined) => Promise<void>,
+  onFailed: (error: Error, retryInMs: number) => void,
+) {
   const backoff = new Backoff(RETRY, Math.random);
   let retry: Timer | undefined;
   let running = Promise.resolve();
@@ -87,23 +84,21 @@ export function startHttpServer(options: HttpServerOptions) {
   server.on('error', () => undefined);
   const boundTo = () => server.address() as AddressInfo | null;
   let failure: ListenFailure;
-  const stop = keepListening({
-    clock,
-    activation,
-    async listen() {
-      const fd = options.inherit?.(address);
-      const host = address.host === '' ? {} : { host: address.host };
-      server.listen(fd === undefined ? { ...host, port: address.port } : { fd });
-      const events = ['listening', 'close'].map((event) => once(server, event));
-      await Promise.race(events).catch(async (error: Error) => {
-        failure = await listenFailure(error, address);
-        throw error;
-      });
-      const bound = boundTo();
-      if (bound !== null) options.onListening({ host: bound.address, port: bound.port });
-    },
-    onFailed: (_, retryInMs) => options.onBindFailed(failure, retryInMs),
-  });
+  const listen = async (): Promise<void> => {
+    const fd = options.inherit?.(address);
+    const host = address.host === '' ? {} : { host: address.host };
+    server.listen(fd === undefined ? { ...host, port: address.port } : { fd });
+    const events = ['listening', 'close'].map((event) => once(server, event));
+    await Promise.race(events).catch(async (error: Error) => {
+      failure = await listenFailure(error, address);
+      throw error;
+    });
+    const bound = boundTo();
+    if (bound !== null) options.onListening({ host: bound.address, port: bound.port });
+  };
+  const stop = keepListening(clock, activation, listen, (_, retryInMs) =>
+    options.onBindFailed(failure, retryInMs),
+  );
   return {
     /** The ports that it listens on now. */
     get ports(): readonly number[] {
