@@ -128,10 +128,13 @@ export function resolveConfig(path: string, text: string, fields: Fields): Resol
   const refuse = (message: string, at: Position = { line: 0, column: 0 }): void =>
     void problems.push({ ...at, field: '', message });
 
-  const readField = (key: string, value: unknown, rules: Rules, above: Above): void => {
-    const keys = [...above.keys, key];
+  /** Of the document that is read. */
+  let locate: YamlLocator;
+
+  const readField = (keys: readonly string[], value: unknown, rules: Rules): void => {
+    const key = keys.at(-1) ?? '';
     const field = keys.map(shorten).join('.');
-    const at = { ...positionAt(above.locate(keys, true)), field };
+    const at = { ...positionAt(locate(keys, true)), field };
     try {
       const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
       if (rule === undefined) throw new Error(unknownField(key, Object.keys(rules)));
@@ -142,7 +145,7 @@ export function resolveConfig(path: string, text: string, fields: Fields): Resol
         const found = checkedText(convert === undefined ? value : convert(value), flag, fields);
         if (found !== undefined) settings.set(flag, { flag, text: found, field, line: at.line });
       } else if (rule.kind === 'object') {
-        if (isObject(value)) readFields(value, rule.fields, { ...above, keys });
+        if (isObject(value)) readFields(value, rule.fields, keys);
         else if (value !== null) throw new Error('expected an object');
       } else if (!isEmpty(value) && value !== rule.always) {
         warnings.push({ ...at, message: `has no effect: ${rule.why}` });
@@ -151,8 +154,8 @@ export function resolveConfig(path: string, text: string, fields: Fields): Resol
       problems.push({ ...at, message: messageOf(error) });
     }
   };
-  const readFields = (object: Json, rules: Rules, above: Above): void => {
-    for (const [key, value] of Object.entries(object)) readField(key, value, rules, above);
+  const readFields = (object: Json, rules: Rules, above: readonly string[] = []): void => {
+    for (const [key, value] of Object.entries(object)) readField([...above, key], value, rules);
   };
 
   const parsed = parseYaml(text, YAML_LIMITS);
@@ -180,17 +183,11 @@ export function resolveConfig(path: string, text: string, fields: Fields): Resol
     const document = byKind.get(kind.kind);
     if (document === undefined) continue;
     command = kind.command ?? command;
-    const locate = locatorIn(text, YAML_LIMITS, document.index);
-    readFields(document.rest, kind.rules(fields), { keys: [], locate });
+    locate = locatorIn(text, YAML_LIMITS, document.index);
+    readFields(document.rest, kind.rules(fields));
   }
   if (problems.length === 0) return { ok: true, config: { path, settings, command, warnings } };
   return { ok: false, problems: problems.sort((a, b) => a.line - b.line) };
-}
-
-/** The object that has a field: its keys from the top, and where its document is written. */
-interface Above {
-  readonly keys: readonly string[];
-  readonly locate: YamlLocator;
 }
 
 /** The kind of a document, and its fields but apiVersion and kind. Throws an Error if there is no such kind. */
