@@ -10,16 +10,9 @@ import { BinaryWriter } from '@bufbuild/protobuf/wire';
 import { EndpointInfo, Node } from './generated/globalv1/api.ts';
 import { Endpoint, Service } from './generated/localv1/api.ts';
 
-export interface Hasher {
-  /** Value of `ServiceInfo.hash`. */
-  service(service: Service): bigint;
-  /** Value of `NodeInfo.hash`. */
-  node(node: Node): bigint;
-  /** Value of `EndpointInfo.hash`, which covers neither hints nor names; its hex form ends the endpoint's global path. */
-  endpointInfo(info: Pick<EndpointInfo, 'endpoint' | 'conditions' | 'topology'>): bigint;
-  /** Key of a local endpoint that has no pod name: depends on `local` and `scopes` too. */
-  endpointKey(endpoint: Endpoint): string;
-}
+export type Hasher = Awaited<ReturnType<typeof load>>;
+
+type Hashed = Pick<EndpointInfo, 'endpoint' | 'conditions' | 'topology'>;
 
 /** Lower-case hex without zero padding, as hashes appear in paths. */
 export function hashText(hash: bigint): string {
@@ -34,16 +27,20 @@ export function loadHasher(): Promise<Hasher> {
   return loading;
 }
 
-async function load(): Promise<Hasher> {
+async function load() {
   const { default: xxhash } = await import('xxhash-wasm');
   const api = await xxhash();
   const h64 = (bytes: Uint8Array): bigint => api.h64Raw(bytes);
   return {
-    service: (service) => h64(encodeServiceInfo(service)),
-    node: (node) => h64(encodeNode(node)),
-    endpointInfo: ({ endpoint, conditions, topology }) =>
+    /** Value of `ServiceInfo.hash`. */
+    service: (service: Service) => h64(encodeServiceInfo(service)),
+    /** Value of `NodeInfo.hash`. */
+    node: (node: Node) => h64(encodeNode(node)),
+    /** Value of `EndpointInfo.hash`, which covers neither hints nor names; its hex form ends the endpoint's global path. */
+    endpointInfo: ({ endpoint, conditions, topology }: Hashed) =>
       h64(EndpointInfo.encode({ ...NO_INFO, endpoint, conditions, topology }).finish()),
-    endpointKey: (endpoint) => hashText(h64(Endpoint.encode(endpoint).finish())),
+    /** Key of a local endpoint that has no pod name: depends on `local` and `scopes` too. */
+    endpointKey: (endpoint: Endpoint) => hashText(h64(Endpoint.encode(endpoint).finish())),
   };
 }
 

@@ -10,24 +10,13 @@ import { isIP, type Socket } from 'node:net';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 
-export interface Connections {
-  readonly credentials: ChannelCredentials;
-  /** Whether a TCP connection was established. */
-  readonly reached: boolean;
-  /** Destroys every socket of the channel, including later ones. Idempotent. */
-  destroy(): void;
-}
-
 /**
  * Idle time before TCP probes the peer. After ten unanswered probes, a second apart, the connection is lost, so a
  * dead host is noticed within 40 s. The probes are below HTTP/2: a gRPC server does not count them.
  */
 const TCP_KEEPALIVE_MS = 30_000;
 
-export async function trackConnections(
-  target: Target,
-  tls: TlsMaterial | undefined,
-): Promise<Connections> {
+export async function trackConnections(target: Target, tls: TlsMaterial | undefined) {
   const { CallCredentials: NoCall, ChannelCredentials } = await import('@grpc/grpc-js');
   const secure = tls && (await tlsUpgrade(target.host, tls));
   const sockets = new Set<Socket>();
@@ -62,11 +51,13 @@ export async function trackConnections(
   }
 
   return {
-    credentials: new TrackingCredentials(),
-    get reached() {
+    credentials: new TrackingCredentials() as ChannelCredentials,
+    /** Whether a TCP connection was established. */
+    get reached(): boolean {
       return reached;
     },
-    destroy() {
+    /** Destroys every socket of the channel, including later ones. Idempotent. */
+    destroy(): void {
       destroyed = true;
       for (const socket of sockets) socket.destroy();
     },

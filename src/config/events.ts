@@ -21,11 +21,10 @@ export interface ConfigReloaded {
   refused: readonly SettingChange[];
 }
 
+export const configReloaded = typedChannel<ConfigReloaded>('config:reloaded');
+
 /** The configuration file cannot be read or is invalid; the previous settings stay in force. */
-export interface ConfigFailed {
+export const configFailed = typedChannel<{
   path: string;
   error: KpngError;
-}
-
-export const configReloaded = typedChannel<ConfigReloaded>('config:reloaded');
-export const configFailed = typedChannel<ConfigFailed>('config:failed');
+}>('config:failed');

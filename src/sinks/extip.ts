@@ -70,14 +70,6 @@ export class ExtipSink implements LocalSink {
 
 const CANNOT = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MISSING']);
 
-interface ExtipRules {
-  readonly text: string;
-  /** Whether there are rules, besides the empty chains. */
-  readonly any: boolean;
-  /** What has no rules, and why. */
-  readonly problems: readonly KpngError[];
-}
-
 const PROTOCOLS: ReadonlyMap<number, string> = new Map([
   [Protocol.TCP, 'tcp'],
   [Protocol.UDP, 'udp'],
@@ -94,11 +86,12 @@ const PROTOCOLS: ReadonlyMap<number, string> = new Map([
  *
  * As kpng's iptables-extip writes them, but for both families, and with named target ports.
  */
-function extipRules(view: LocalView, family: Family, options: ExtipOptions): ExtipRules {
+function extipRules(view: LocalView, family: Family, options: ExtipOptions) {
   const forward = new Set<string>();
   const dnat: string[] = [];
   const sources = new Map<string, string>();
   const holders = new Map<string, string>();
+  /** What has no rules, and why. */
   const problems: KpngError[] = [];
   const { chainPrefix: prefix } = options;
 
@@ -157,7 +150,9 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions): Ext
   };
   const text =
     table('filter', { forward: [...forward] }) + table('nat', { DNAT: dnat, SNAT: snat });
-  return { text, any: sources.size > 0, problems };
+  /** Whether there are rules, besides the empty chains. */
+  const any = sources.size > 0;
+  return { text, any, problems };
 }
 
 function targetOf(

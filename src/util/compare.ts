@@ -25,14 +25,11 @@ export function put<T>(entries: Map<string, T>, key: string, value: T | undefine
   else entries.set(key, value);
 }
 
-/** The items that only one of two lists has. */
-export interface ListChanges<T> {
-  readonly removed: readonly T[];
-  readonly added: readonly T[];
-}
-
-/** Compares lists whose unchanged items are the same objects. Cheap for long lists with few changes; ignores the order. */
-export function listChanges<T>(before: readonly T[], after: readonly T[]): ListChanges<T> {
+/**
+ * The items that only one of two lists has. Unchanged items must be the same objects. Cheap for long lists with few
+ * changes; ignores the order.
+ */
+export function listChanges<T>(before: readonly T[], after: readonly T[]) {
   const shorter = Math.min(before.length, after.length);
   let start = 0;
   while (start < shorter && before[start] === after[start]) start += 1;
