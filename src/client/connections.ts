@@ -51,7 +51,7 @@ export async function trackConnections(target: Target, tls: TlsMaterial | undefi
   }
 
   return {
-    credentials: new TrackingCredentials() as ChannelCredentials,
+    credentials: new TrackingCredentials(),
     /** Whether a TCP connection was established. */
     get reached(): boolean {
       return reached;
