@@ -66,12 +66,7 @@ export interface RunningSink extends Running {
 }
 
 /** A source or sink with parsed and validated flags, ready to start. */
-export interface Bound<
-  Scope,
-  Options extends object,
-  Started,
-  More extends readonly unknown[] = [],
-> {
+export interface Bound<Scope, Options extends object, Started, More extends unknown[] = []> {
   readonly scope: Scope;
   readonly word: string;
   readonly options: Options;
@@ -204,9 +199,7 @@ export interface Registry {
 }
 
 /** Defines commands with flags of any types; `read` throws an error for values that contradict each other. */
-function definer<Scope, Base extends object, Started, More extends readonly unknown[] = []>(
-  scope: Scope,
-) {
+function definer<Scope, Base extends object, Started, More extends unknown[] = []>(scope: Scope) {
   return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(
     command: CommandText & {
       readonly flags: Table;

@@ -74,14 +74,8 @@ async function start(command: BoundCommand, config?: RunOptions['config']): Prom
   for (const { flags, why } of ignored) {
     log.warn('Flags of kube-proxy or klog have no effect', { flags: flags.join(' '), reason: why });
   }
-  return run({
-    ...command,
-    log,
-    process,
-    stdout: process.stdout,
-    hangUp: meaningOfHangUp(process.platform, process.stdin.isTTY || process.stderr.isTTY),
-    ...(config !== undefined && { config }),
-  });
+  const hangUp = meaningOfHangUp(process.platform, process.stdin.isTTY || process.stderr.isTTY);
+  return run({ ...command, log, process, stdout: process.stdout, hangUp, config });
 }
 
 /** Node options that enable the debugger; `--inspect-port` alone does not. */

@@ -1,3 +1,4 @@
+import { fieldName } from '../../config/fields.ts';
 import type { ConfigFile } from '../../config/file.ts';
 import { KpngError, messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
@@ -92,48 +93,39 @@ export function readFlags<Table extends FlagTable>(
   env: Environment = {},
   config?: ConfigFile,
 ) {
-  const found = Object.entries(table).map(([name, spec]) => {
-    const { value, origin } = readFlag(name, spec, given, env, config);
-    return { value, setting: settingOf(name, spec, value, origin) };
-  });
-  const values = found.map(({ value, setting }) => [setting.field, value]);
-  return {
-    values: Object.fromEntries(values) as FlagValues<Table>,
-    settings: found.map(({ setting }) => setting),
+  const read = (name: string, spec: FlagSpec<unknown>): [value: unknown, origin: Origin] => {
+    const values = given
+      .filter((each) => each.name === name)
+      .map(({ text, written }) => {
+        if (text !== undefined) return parse(written, spec, text);
+        throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
+      });
+    if (values.length > 0) {
+      const value = spec.kind.joins === true ? values.flat() : values.at(-1);
+      return [value, { kind: 'flag', text: 'flag' }];
+    }
+    for (const variable of [variableOf(name), spec.env ?? '']) {
+      const text = env[variable];
+      if (text === undefined) continue;
+      const value = parse(`${variable} (for --${name})`, spec, text);
+      return [value, { kind: 'env', text: `environment ${variable}` }];
+    }
+    const setting = config?.settings.get(name);
+    if (config === undefined || setting === undefined) {
+      return [spec.default, { kind: 'default', text: 'default' }];
+    }
+    const { field, text } = setting;
+    const line = `${config.path}:${setting.line}`;
+    const value = parse(`${line}: ${field}`, spec, text);
+    return [value, { kind: 'file', text: `${line} (${field})`, field }];
   };
-}
-
-function readFlag(
-  name: string,
-  spec: FlagSpec<unknown>,
-  given: readonly GivenFlag[],
-  env: Environment,
-  config: ConfigFile | undefined,
-): { readonly value: unknown; readonly origin: Origin } {
-  const values = given
-    .filter((each) => each.name === name)
-    .map(({ text, written }) => {
-      if (text !== undefined) return parse(written, spec, text);
-      throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
-    });
-  if (values.length > 0) {
-    const value = spec.kind.joins === true ? values.flat() : values.at(-1);
-    return { value, origin: { kind: 'flag', text: 'flag' } };
-  }
-  for (const variable of [variableOf(name), spec.env ?? '']) {
-    const text = env[variable];
-    if (text === undefined) continue;
-    const value = parse(`${variable} (for --${name})`, spec, text);
-    return { value, origin: { kind: 'env', text: `environment ${variable}` } };
-  }
-  const setting = config?.settings.get(name);
-  if (config === undefined || setting === undefined) {
-    return { value: spec.default, origin: { kind: 'default', text: 'default' } };
-  }
-  const { field, text } = setting;
-  const line = `${config.path}:${setting.line}`;
-  const value = parse(`${line}: ${field}`, spec, text);
-  return { value, origin: { kind: 'file', text: `${line} (${field})`, field } };
+  const values: [field: string, value: unknown][] = [];
+  const settings = Object.entries(table).map(([name, spec]) => {
+    const [value, origin] = read(name, spec);
+    values.push([fieldName(name), value]);
+    return settingOf(name, spec, value, origin);
+  });
+  return { values: Object.fromEntries(values) as FlagValues<Table>, settings };
 }
 
 function parse(label: string, { kind }: FlagSpec<unknown>, text: string): unknown {
