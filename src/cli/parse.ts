@@ -81,8 +81,10 @@ export function parseRun(...given: Parameters<typeof parse>): BoundCommand {
   throw usage(`${given[0].join(' ')} names no source and backend`);
 }
 
+type Flags = readonly GivenFlag[];
+
 /** Throws for an unknown flag. Its error comes first, because its value looks like a word. */
-function refuseUnknown(flags: readonly GivenFlag[]): void {
+function refuseUnknown(flags: Flags): void {
   for (const { name } of flags) {
     if (Object.hasOwn(ALL_FLAGS, name) || FOREIGN_FLAGS.has(name)) continue;
     const hint = suggestion(name, Object.keys(ALL_FLAGS), '--');
@@ -91,12 +93,7 @@ function refuseUnknown(flags: readonly GivenFlag[]): void {
 }
 
 /** Binds a source and a sink, by default those of the configuration file, to their options. Throws a usage error. */
-function bindRun(
-  named: Topic,
-  flags: readonly GivenFlag[],
-  env: Environment,
-  config: ConfigFile | undefined,
-): BoundCommand {
+function bindRun(named: Topic, flags: Flags, env: Environment, config?: ConfigFile): BoundCommand {
   const topic = named.source === undefined ? readTopic(config?.command ?? []) : named;
   const { source, sink } = topic;
   if (source === undefined) throw usage('no source was named');
@@ -128,7 +125,7 @@ function bindRun(
 }
 
 /** The given flags of kube-proxy and klog that have no effect. Throws for those of a command that is not named. */
-function ignoredFlags(flags: readonly GivenFlag[], table: FlagTable): BoundCommand['ignored'] {
+function ignoredFlags(flags: Flags, table: FlagTable): BoundCommand['ignored'] {
   const others = flags.filter(({ name }) => !Object.hasOwn(table, name));
   for (const { name, text = '' } of others) {
     const foreign = FOREIGN_FLAGS.get(name);

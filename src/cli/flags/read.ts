@@ -69,10 +69,7 @@ export const FOREIGN_FLAGS: ReadonlyMap<string, ForeignFlag> = new Map([
   ...foreign(REFUSED, () => true),
 ]);
 
-function foreign(
-  names: Readonly<Record<string, string>>,
-  refuses?: (value: string) => boolean,
-): [string, ForeignFlag][] {
+function foreign(names: Readonly<Record<string, string>>, refuses?: ForeignFlag['refuses']) {
   return Object.entries(names).flatMap(([why, list]) =>
     list.split(' ').map((name): [string, ForeignFlag] => {
       const flag = { isSwitch: name.endsWith('?'), why, ...(refuses && { refuses }) };

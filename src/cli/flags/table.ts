@@ -58,12 +58,10 @@ export function prose(
 }
 
 /** Describes a flag: its kind, default and what else differs from other flags, then its help text as a template. */
-export function flag<T>(
-  kind: FlagKind<T>,
-  standard: NoInfer<T>,
-  more: Partial<FlagSpec<T>> = {},
-): (...help: Parameters<typeof prose>) => Ungrouped<T> {
-  return (...help) => ({ kind, default: standard, help: prose(...help), ...more });
+export function flag<T>(kind: FlagKind<T>, value: NoInfer<T>, more: Partial<FlagSpec<T>> = {}) {
+  return (...help: Parameters<typeof prose>): Ungrouped<T> => {
+    return { kind, default: value, help: prose(...help), ...more };
+  };
 }
 
 export function group<Table extends Readonly<Record<string, Ungrouped<unknown>>>>(

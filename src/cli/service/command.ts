@@ -84,11 +84,7 @@ async function makeFolder(path: string, fill?: () => Promise<void>): Promise<voi
  * An executable starts itself; from source or dist/ it is Node with the script that was started. `args` come before all
  * others.
  */
-export function ownProgram(
-  program: string = process.execPath,
-  script: string | undefined = process.argv[1],
-  alone: boolean = isSea(),
-) {
+export function ownProgram(program = process.execPath, script = process.argv[1], alone = isSea()) {
   const args: string[] = alone || script === undefined ? [] : ['--disable-sigusr1', script];
   return { program, args, directory: dirname(program) };
 }
@@ -122,12 +118,7 @@ const KILL_MS = 15_000;
  *
  * `program`: the name or path of NSSM. Each method resolves with a line for the user, or rejects with KPNG_WRAPPER_FAILED.
  */
-function nssm(
-  program: string,
-  spec: ServiceSpec,
-  exec: Exec,
-  clock: Clock,
-): Record<Verb, () => Promise<string>> {
+function nssm(program: string, spec: ServiceSpec, exec: Exec, clock: Clock) {
   const { name } = spec;
   const run = async (doing: string, ...args: readonly string[]): Promise<string> => {
     try {

@@ -178,7 +178,7 @@ export function drawTop(data: TopData, state: TopState, size: Size, error?: stri
   const room = roomFor(size);
   const health = error === undefined ? data.status.health : unreachable(error);
   return [
-    titleLine(data, state, size, health.state),
+    titleLine(data, state.paused, size.columns, health.state),
     totalsLine(data),
     noticeLine(data, health.reasons),
     headLine(state, size),
@@ -188,12 +188,7 @@ export function drawTop(data: TopData, state: TopState, size: Size, error?: stri
   ].slice(0, size.rows);
 }
 
-function titleLine(
-  data: TopData,
-  { paused }: TopState,
-  { columns }: Size,
-  state: HealthState,
-): Line {
+function titleLine(data: TopData, paused: boolean, columns: number, state: HealthState): Line {
   const { process: about, proxy } = data.status;
   const text = [
     about.nodeName ?? '',
