@@ -6,14 +6,7 @@ import { text } from './flags/kinds.ts';
 import { atMost, usage } from './flags/read.ts';
 import { flag, group } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/spec.ts';
-import {
-  toCallout,
-  toExtip,
-  toJson,
-  toUserspace,
-  toUserspaceLinux,
-  toUserspaceWindows,
-} from './sinks/backends.ts';
+import { BACKENDS } from './sinks/backends.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
 import { toApi, toFile } from './sinks/whole-state.ts';
 import { apiSource, fileSource, kubeSource, localSource } from './sources.ts';
@@ -187,29 +180,17 @@ const version: OtherCommand = {
   },
 };
 
-const FOREIGN = 'a backend of kpng that this program does not have';
+const FOREIGN = ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'];
 
 /** In the order of the help text. */
 export const REGISTRY: Registry = {
   sources: [kubeSource, fileSource, apiSource, localSource],
-  sinks: [
-    toUserspace,
-    toUserspaceLinux,
-    toUserspaceWindows,
-    toJson,
-    toCallout,
-    toExtip,
-    toHealthChecks,
-    toApi,
-    toFile,
-  ],
+  sinks: [...BACKENDS, toHealthChecks, toApi, toFile],
   others: [...ADMIN_COMMANDS, cleanup, service, validate, config, completion, version],
   hints: {
     demo: 'part of a checkout; run npm run demo there',
-    'to-iptables': FOREIGN,
-    'to-ipvs': FOREIGN,
-    'to-nft': FOREIGN,
-    'to-ebpf': FOREIGN,
-    'to-winkernel': FOREIGN,
+    ...Object.fromEntries(
+      FOREIGN.map((word) => [word, 'a backend of kpng that this program does not have']),
+    ),
   },
 };

@@ -13,7 +13,7 @@ import { duration, size, textLike, toggle } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
 import { readUserspace, userspaceFlags } from './userspace-options.ts';
 
-export const toJson = defineSink({
+const toJson = defineSink({
   word: 'to-json',
   summary: 'Print the state of this node as JSON at every change, as kpng-json does',
   description: paragraphs`
@@ -82,7 +82,7 @@ export function outputOf({ stdout, log }: RunContext) {
   return { write, ended: readerGone.promise };
 }
 
-export const toExtip = defineSink({
+const toExtip = defineSink({
   word: 'to-extip',
   summary: 'Redirect external IPs to endpoints with iptables, as kpng’s iptables-extip',
   description: paragraphs`
@@ -157,7 +157,7 @@ function userspace(
   });
 }
 
-export const toUserspace = userspace({
+const toUserspace = userspace({
   word: 'to-userspace',
   summary: 'Proxy TCP and UDP in this process',
   examples: examples`
@@ -166,13 +166,13 @@ export const toUserspace = userspace({
     local to-userspace --portal none --port-range 36000-37000 # opens proxy ports only; you route clients to them`,
 });
 
-export const toUserspaceLinux = userspace({
+const toUserspaceLinux = userspace({
   word: 'to-userspacelin',
   summary: 'to-userspace with the defaults of kpng on Linux',
   examples: examples`local to-userspacelin # replaces kpng’s Linux userspace backend`,
 });
 
-export const toUserspaceWindows = userspace(
+const toUserspaceWindows = userspace(
   {
     word: 'to-winuserspace',
     summary: 'to-userspace with the defaults of kpng on Windows',
@@ -181,3 +181,6 @@ export const toUserspaceWindows = userspace(
   },
   { first: 36_000, last: 37_000 },
 );
+
+const USERSPACE = [toUserspace, toUserspaceLinux, toUserspaceWindows];
+export const BACKENDS: readonly SinkCommand[] = [...USERSPACE, toJson, toCallout, toExtip];
