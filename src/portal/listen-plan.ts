@@ -90,8 +90,12 @@ export abstract class ListenPlan {
     const conflict = this.#claims.problem();
     const problems = conflict === undefined ? [] : [conflict];
     const [waiting] = this.#waiting;
-    if (waiting !== undefined) {
-      problems.push({ ...this.#allocator.exhausted(waiting), count: this.#waiting.size });
+    const { range } = this.#allocator;
+    if (waiting !== undefined && range !== undefined) {
+      const why = `all of ${range.first}-${range.last} are taken; make --port-range larger, or leave it out`;
+      const message = `${waiting} has no proxy port: ${why}`;
+      const code = 'KPNG_PORT_RANGE_EXHAUSTED';
+      problems.push({ servicePort: waiting, code, message, count: this.#waiting.size });
     }
     const [[servicePort, [portal]] = ['', []]] = this.#unavailable;
     if (portal !== undefined) {
@@ -110,7 +114,7 @@ export abstract class ListenPlan {
 
   /** See `Portal`. */
   get choosesPorts(): boolean {
-    return this.#allocator.hasRange;
+    return this.#allocator.range !== undefined;
   }
 
   /** See `Portal`. */

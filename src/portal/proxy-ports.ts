@@ -1,6 +1,5 @@
 import type { Traffic } from '../proxysocket/spec.ts';
 import type { PortRange } from '../util/port-range.ts';
-import type { PortalProblem } from './portal.ts';
 
 /** The key of a listener's reserved port. */
 export function reservationKey(servicePort: string, address: string, traffic: Traffic): string {
@@ -13,7 +12,8 @@ export function reservationKey(servicePort: string, address: string, traffic: Tr
  * Both operations take constant time.
  */
 export class PortAllocator {
-  readonly #range: PortRange | undefined;
+  /** Undefined: the kernel chooses the ports. */
+  readonly range: PortRange | undefined;
   readonly #random: () => number;
   readonly #free: number[] = [];
   readonly #taken = new Set<number>();
@@ -32,7 +32,7 @@ export class PortAllocator {
     previous: ReadonlyMap<string, number> = new Map(),
     unusable: readonly PortRange[] = [],
   ) {
-    this.#range = range;
+    this.range = range;
     this.#random = random;
     const { first, last } = range ?? { first: 1, last: 0 };
     this.#reserved = new Map([...previous].filter(([, port]) => port >= first && port <= last));
@@ -43,20 +43,9 @@ export class PortAllocator {
     }
   }
 
-  exhausted(servicePort: string): PortalProblem {
-    const range = this.#range === undefined ? '' : `${this.#range.first}-${this.#range.last}`;
-    return {
-      servicePort,
-      code: 'KPNG_PORT_RANGE_EXHAUSTED',
-      message:
-        `${servicePort} has no proxy port: all of ${range} are taken; ` +
-        'make --port-range larger, or leave it out',
-    };
-  }
-
   /** A free port, preferably the listener's previous one; 0: the kernel chooses; undefined: none is left. */
   allocate(listener = ''): number | undefined {
-    if (this.#range === undefined) return 0;
+    if (this.range === undefined) return 0;
     const previous = this.#reserved.get(listener);
     const isFree = previous !== undefined && !this.#taken.has(previous);
     const port = isFree ? previous : this.#draw();
@@ -77,11 +66,6 @@ export class PortAllocator {
     // It was the last one itself.
     if (index === this.#free.length) return last;
     return this.#free.splice(index, 1, last)[0];
-  }
-
-  /** Whether ports come from a range; otherwise the kernel chooses them. */
-  get hasRange(): boolean {
-    return this.#range !== undefined;
   }
 
   /** Whether a port is left that no other program is known to hold. */

@@ -171,20 +171,15 @@ export function portalInput(
   return { servicePort, portals, served, splitTraffic };
 }
 
-/** All combinations: very many service ports share these objects. */
-const SERVED = Array.from({ length: 8 }, (_, bits) => ({
-  internal: (bits & 1) > 0,
-  external: (bits & 2) > 0,
-  cluster: (bits & 4) > 0,
-}));
 const ALL_SERVED = { internal: true, external: true, cluster: true };
 
-function servedBy(endpoints: readonly EndpointSpec[]): Required<Served> {
-  let bits = 0;
-  for (const { internal, external, cluster } of endpoints) {
-    bits |= (internal ? 1 : 0) | (external ? 2 : 0) | (cluster === true ? 4 : 0);
-  }
-  return SERVED[bits] ?? ALL_SERVED;
+function servedBy(endpoints: readonly EndpointSpec[]): Served {
+  const isServed = (traffic: Traffic): boolean => endpoints.some((each) => each[traffic] === true);
+  return {
+    internal: isServed('internal'),
+    external: isServed('external'),
+    cluster: isServed('cluster'),
+  };
 }
 
 /** The desired service ports, kept up to date service by service. */
