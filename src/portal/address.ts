@@ -55,6 +55,7 @@ export class AddressPortal extends ListenPlan implements Portal {
 
   override plan(set: readonly ServicePortPortals[], remove: readonly string[]): PortalPlan {
     const affected = this.#affectedByHost();
+    for (const name of remove) this.#keeper?.want(name, []);
     if (affected.length === 0) return super.plan(set, remove);
     const named = new Set([...remove, ...set.map(({ servicePort }) => servicePort)]);
     const others = affected.filter(({ servicePort }) => !named.has(servicePort));
@@ -66,14 +67,7 @@ export class AddressPortal extends ListenPlan implements Portal {
   }
 
   async prepare(): Promise<void> {
-    await this.#keeper?.prepare(
-      [...this.names].flatMap((name) =>
-        (this.wanted(name)?.portals ?? []).flatMap(({ address }) =>
-          // The host has loopback addresses anyway.
-          address === undefined || isLoopback(address) ? [] : [[address, name] as const],
-        ),
-      ),
-    );
+    await this.#keeper?.prepare();
   }
 
   /** Removes the addresses that no service port needs any more. Rejects with KPNG_PORTAL_*. */
@@ -97,6 +91,9 @@ export class AddressPortal extends ListenPlan implements Portal {
   }
 
   protected claimsOf({ servicePort: name, portals }: ServicePortPortals): readonly PortalSpec[] {
+    // The host has loopback addresses anyway.
+    const own = portals.flatMap(({ address = '::1' }) => (isLoopback(address) ? [] : address));
+    this.#keeper?.want(name, own);
     const isAvailable = this.#nodeAddresses.length > 0;
     this.noteUnavailable(name, isAvailable ? [] : portals.filter(isNodePort));
     // Not a copy, as there may be very many service ports.

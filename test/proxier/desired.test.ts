@@ -103,13 +103,11 @@ t.test('unusable endpoints are left out, and reported once for each reason by na
   t.match(told(of({ ports: ports('- TCP 80 0') }, ['10.1.0.1'])), [
     /without a port or target port.*such as pod-10/,
   ]);
-  t.same(told(of({ ports: ports('http TCP 80 web') })), [], 'but not without any endpoint');
+  const web = (endpoints: Endpoints) => told(of({ ports: ports('http TCP 80 web') }, endpoints));
+  t.same(web([]), [], 'but not without any endpoint');
   const ofOther = { a: listing('10.1.0.1', 'other 1'), b: listing('10.1.0.2', 'other 1') };
-  t.match(told(of({ ports: ports('http TCP 80 web') }, ofOther)), [
-    /named http or web .* such as a$/,
-  ]);
-  const served = { ...ofOther, c: listing('10.1.0.3', 'http 1') };
-  t.same(told(of({ ports: ports('http TCP 80 web') }, served)), [], 'nor if another one serves it');
+  t.match(web(ofOther), [/named http or web .* such as a$/]);
+  t.same(web({ ...ofOther, c: listing('10.1.0.3', 'http 1') }), [], 'nor if another serves it');
 });
 
 t.test('traffic policies: endpoints list the traffic they may serve', async (t) => {
@@ -161,19 +159,13 @@ t.test('invalid ports are left out and reported, and the rest works', async (t) 
 });
 
 t.test('session affinity, with three hours when nothing else is said', async (t) => {
-  const affinity = (more: DeepPartial<Service>) =>
-    of({ ports: ports('- TCP 80 80'), ...more }).ports[0]?.spec.affinity;
-  t.same(affinity({}), { kind: 'none' });
-  for (const [given, timeoutSeconds] of [
-    [10, 10],
-    [0, 10_800],
-    [-5, 10_800],
-  ] as const) {
+  const affinity = (sessionAffinity?: Service['sessionAffinity']) =>
+    of({ ports: ports('- TCP 80 80'), sessionAffinity }).ports[0]?.spec.affinity;
+  t.same(affinity(), { kind: 'none' });
+  for (const given of [10, 0, -5]) {
+    const timeoutSeconds = given > 0 ? given : 10_800;
     const value = { timeoutSeconds: given };
-    t.same(affinity({ sessionAffinity: { $case: 'clientIP', value } }), {
-      kind: 'clientIP',
-      timeoutSeconds,
-    });
+    t.same(affinity({ $case: 'clientIP', value }), { kind: 'clientIP', timeoutSeconds });
   }
 });
 
@@ -187,30 +179,34 @@ function annotated(given: Record<string, string>) {
   return { udp, tcp, problems: told(desired) };
 }
 
-t.test('the idle time of UDP sessions by annotation', async (t) => {
-  const good = annotated({ 'udp-idle-timeout': '1m30s' });
-  t.same([good.udp?.udpIdleTimeoutMs, good.tcp?.udpIdleTimeoutMs], [90_000, undefined]);
-  for (const bad of ['soon', '0', '30', '1000000h']) {
-    const { udp, problems } = annotated({ 'udp-idle-timeout': bad });
-    t.equal(udp?.udpIdleTimeoutMs, undefined);
-    const message = /^KPNG_SERVICE_INVALID d\/web: the annotation \S+\/udp-idle-timeout/;
-    t.match(problems, [message], bad);
-  }
-});
-
-t.test('the PROXY protocol by annotation, for TCP', async (t) => {
-  const from = '10.0.0.0/8, 2001:db8::/32';
-  const good = annotated({ 'proxy-protocol': 'v2', 'proxy-protocol-from': from });
-  t.match(good.tcp, { proxyProtocol: 2, proxyProtocolFrom: ['10.0.0.0/8', '2001:db8::/32'] });
-  t.notMatch(good.udp, { proxyProtocol: Number });
-  t.strictSame(good.problems, []);
-  const bad = annotated({ 'proxy-protocol': '3', 'proxy-protocol-from': '10.0.0.0/8, nowhere' });
-  t.match(bad.tcp, { proxyProtocolFrom: ['10.0.0.0/8'] }, 'the good part counts');
-  t.match(bad.problems, [
-    /^KPNG_SERVICE_INVALID d\/web: the annotation \S+proxy-protocol "3" is not v1 or v2$/,
-    /^KPNG_SERVICE_INVALID d\/web: the annotation \S+proxy-protocol-from "10.0.0.0\/8, nowhere" is not a list/,
-  ]);
-});
+t.test(
+  'the idle time of UDP sessions, and the PROXY protocol for TCP, by annotation',
+  async (t) => {
+    const good = annotated({
+      'udp-idle-timeout': '1m30s',
+      'proxy-protocol': 'v2',
+      'proxy-protocol-from': '10.0.0.0/8, 2001:db8::/32',
+    });
+    const proxyProtocolFrom = ['10.0.0.0/8', '2001:db8::/32'];
+    t.match(good, {
+      udp: { udpIdleTimeoutMs: 90_000, proxyProtocol: undefined },
+      tcp: { udpIdleTimeoutMs: undefined, proxyProtocol: 2, proxyProtocolFrom },
+    });
+    t.strictSame(good.problems, []);
+    for (const bad of ['soon', '0', '30', '1000000h']) {
+      const { udp, problems } = annotated({ 'udp-idle-timeout': bad });
+      t.equal(udp?.udpIdleTimeoutMs, undefined);
+      const message = /^KPNG_SERVICE_INVALID d\/web: the annotation \S+\/udp-idle-timeout/;
+      t.match(problems, [message], bad);
+    }
+    const bad = annotated({ 'proxy-protocol': '3', 'proxy-protocol-from': '10.0.0.0/8, nowhere' });
+    t.match(bad.tcp, { proxyProtocolFrom: ['10.0.0.0/8'] }, 'the good part counts');
+    t.match(bad.problems, [
+      /the annotation \S+proxy-protocol "3" is not v1 or v2$/,
+      /the annotation \S+proxy-protocol-from "10.0.0.0\/8, nowhere" is not a list/,
+    ]);
+  },
+);
 
 t.test('whose address endpoints see, by annotation with the policy Local', async (t) => {
   const name = 'kpng-userspace.io/client-address';
@@ -290,6 +286,12 @@ t.test('the size of a service is limited: of too much, the first part is proxied
   }
 });
 
+t.test('an endpoint may have more addresses than a function call can take', async (t) => {
+  const v4 = range(150_000, address);
+  const { ports: all } = of({ ports: [tcp(79)] }, { pod: endpoint('', { ips: { v4, v6: [] } }) });
+  t.equal(all[0]?.spec.endpoints.length, v4.length);
+});
+
 t.test('many problems of one service take a few lines', async (t) => {
   const sctp = range(1000, (n) => ({ ...tcp(n), protocol: Protocol.SCTP }));
   const problems = told(of({ ports: sctp }));
@@ -297,10 +299,4 @@ t.test('many problems of one service take a few lines', async (t) => {
   t.equal(problems.at(-1), 'KPNG_SERVICE_INVALID d/web: 980 more problems are not reported');
   const [long = ''] = told(of({ ips: { clusterIPs: { v4: ['x'.repeat(100_000)] } }, ports: sctp }));
   t.ok(long.length < 200, 'and none is long');
-});
-
-t.test('an endpoint with more addresses than a function call can take as arguments', async (t) => {
-  const v4 = range(150_000, address);
-  const { ports: all } = of({ ports: [tcp(79)] }, { pod: endpoint('', { ips: { v4, v6: [] } }) });
-  t.equal(all[0]?.spec.endpoints.length, v4.length);
 });

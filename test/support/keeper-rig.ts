@@ -14,8 +14,6 @@ export class KeeperRig {
   /** `start +3 -0`, `lost 2`, `failed CODE`, in order. */
   readonly told: string[] = [];
   readonly messages: string[] = [];
-  readonly #wants: Record<string, readonly string[]> = {};
-
   constructor(t: Teardown, { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {}) {
     this.ip = ip;
     this.keeper = new AddressKeeper({
@@ -41,12 +39,10 @@ export class KeeperRig {
 
   /** One sync, in which everything can be listened on. */
   async sync(wants: Readonly<Record<string, readonly string[]>>): Promise<void> {
-    Object.assign(this.#wants, wants);
-    await this.keeper.prepare(
-      Object.entries(this.#wants).flatMap(([servicePort, addresses]) =>
-        addresses.map((address) => [address, servicePort] as const),
-      ),
-    );
+    for (const [servicePort, addresses] of Object.entries(wants)) {
+      this.keeper.want(servicePort, addresses);
+    }
+    await this.keeper.prepare();
     await this.keeper.commit();
   }
 

@@ -39,14 +39,18 @@ export class AddressKeeper {
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
   #removeOnClose: boolean;
-  /** The service ports that need each address. */
-  #wanted: ReadonlyMap<string, readonly string[]> = new Map();
+  /** The addresses of each service port. */
+  readonly #wants = new Map<string, readonly string[]>();
+  /** The service ports that need an address. */
+  readonly #users = new Map<string, Set<string>>();
   /** Addresses on the interface that we added. Only these are ever removed. */
   #ours = new Set<string>();
   /** Addresses of the host that are not ours, as last listed; undefined: they have to be listed. */
   #others: ReadonlyMap<string, HostAddress> | undefined;
-  /** Since when addresses that are not wanted have to stay for now. */
-  readonly #lingering = new Map<string, number>();
+  /** Addresses to add; some may be there. */
+  #missing = new Set<string>();
+  /** Those of ours that no service port needs, and since when they have to stay for now; undefined: not known. */
+  #surplus = new Map<string, number | undefined>();
   /** Wanted addresses that could not be added, and why. */
   readonly #refused = new Map<string, KpngError>();
   readonly #closing = new AbortController();
@@ -72,34 +76,44 @@ export class AddressKeeper {
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
   }
 
+  /** Replaces the addresses of a service port; none: it is removed. */
+  want(servicePort: string, addresses: readonly string[]): void {
+    const before = this.#wants.get(servicePort) ?? [];
+    if (addresses.length === 0) this.#wants.delete(servicePort);
+    else this.#wants.set(servicePort, addresses);
+    for (const address of addresses) {
+      const users = this.#users.get(address);
+      if (users === undefined) this.#users.set(address, new Set([servicePort]));
+      else users.add(servicePort);
+      this.#surplus.delete(address);
+      if (!this.#ours.has(address)) this.#missing.add(address);
+    }
+    const after = new Set(addresses);
+    for (const address of before) {
+      const users = this.#users.get(address);
+      if (after.has(address) || users?.delete(servicePort) !== true || users.size > 0) continue;
+      this.#users.delete(address);
+      this.#refused.delete(address);
+      if (this.#ours.has(address)) this.#surplus.set(address, undefined);
+    }
+  }
+
   /** The addresses that could not be added, with the number of service ports that need each. */
   get problems(): PortalProblem[] {
     return Array.from(this.#refused, ([address, { code, message }]) => {
       const servicePort = this.#owner(address);
       const text = `${servicePort} cannot have ${address}; retried later: ${message}`;
-      return { servicePort, code, message: text, count: this.#wanted.get(address)?.length ?? 0 };
+      return { servicePort, code, message: text, count: this.#users.get(address)?.size ?? 0 };
     });
   }
 
   hostAddresses(): readonly HostAddress[] {
     if (this.#others !== undefined) return [...this.#others.values()];
-    return this.#interfaces().filter(({ address }) => !this.#wanted.has(address));
+    return this.#interfaces().filter(({ address }) => !this.#users.has(address));
   }
 
-  /**
-   * Adds missing addresses. `pairs`: all wanted addresses, each with every service port that needs it. Never rejects, so
-   * that other listeners open anyway; `commit` reports a failure.
-   */
-  async prepare(pairs: Iterable<readonly [address: string, servicePort: string]>): Promise<void> {
-    const wanted = new Map<string, string[]>();
-    for (const [address, servicePort] of pairs) {
-      const users = wanted.get(address);
-      if (users === undefined) wanted.set(address, [servicePort]);
-      else users.push(servicePort);
-    }
-    this.#wanted = wanted;
-    for (const each of this.#refused.keys()) if (!wanted.has(each)) this.#refused.delete(each);
-    for (const each of this.#lingering.keys()) if (wanted.has(each)) this.#lingering.delete(each);
+  /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */
+  async prepare(): Promise<void> {
     this.#failure = undefined;
     await this.#change(() => this.#addListed(), false).catch((error: unknown) => {
       this.#failure = error;
@@ -109,9 +123,7 @@ export class AddressKeeper {
   /** Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* if that, or `prepare`, failed. */
   async commit(): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
-    await this.#change(() =>
-      this.#remove(this.#surplus().filter((address) => !this.#lingering.has(address))),
-    );
+    await this.#change(() => this.#remove(false));
     const { signal } = this.#closing;
     this.#auditing ??= audit(CANARY_AUDIT, () => this.#check(), this.#clock, signal);
   }
@@ -146,9 +158,7 @@ export class AddressKeeper {
     const now = this.#clock.now();
     const retry = this.#retryAt !== undefined && now >= this.#retryAt;
     const list = retry || this.#others === undefined || now >= this.#listAt;
-    const look = now >= this.#lingerCheckAt;
-    if (look) this.#lingerCheckAt = now + LINGER_CHECK_MS;
-    const linger = look && this.#surplus().length > 0;
+    const linger = now >= this.#lingerCheckAt && this.#surplus.size > 0;
     if (!list && !linger) return undefined;
     await this.#change(async () => {
       if (retry) {
@@ -156,7 +166,9 @@ export class AddressKeeper {
         this.#refused.clear();
       }
       if (list) await this.#restore();
-      if (linger) await this.#remove(this.#surplus());
+      if (!linger) return;
+      this.#lingerCheckAt = this.#clock.now() + LINGER_CHECK_MS;
+      await this.#remove(true);
     });
     return undefined;
   }
@@ -186,8 +198,10 @@ export class AddressKeeper {
     const before = this.#ours;
     this.#ours = new Set(ours);
     this.#others = new Map(others.map((each) => [each.address, each]));
-    for (const each of this.#lingering.keys()) if (!ours.has(each)) this.#lingering.delete(each);
-    const lost = [...before].filter((address) => this.#isMissing(address)).length;
+    const surplus = [...ours].filter((address) => !this.#users.has(address));
+    this.#surplus = new Map(surplus.map((address) => [address, this.#surplus.get(address)]));
+    this.#missing = new Set([...this.#users.keys()].filter((address) => this.#isMissing(address)));
+    const lost = [...before].filter((address) => this.#missing.has(address)).length;
     const now = this.#clock.now();
     this.#listAt = now + Math.max(LISTING_INTERVAL_MS, (now - begin) / LISTING_SHARE);
     if (lost === 0) return;
@@ -197,14 +211,20 @@ export class AddressKeeper {
   }
 
   async #add(): Promise<void> {
-    const missing = [...this.#wanted.keys()].filter((address) => this.#isMissing(address));
-    const { existing = [], refused } = await this.#changeLink('add', missing);
+    const wanted = [...this.#missing].filter((address) => this.#isMissing(address));
+    const { existing = [], refused } = await this.#changeLink('add', wanted);
     for (const [address, error] of refused) {
-      if (this.#wanted.has(address)) this.#refused.set(address, error);
+      if (this.#users.has(address)) this.#refused.set(address, error);
       this.#publishRefusal(address, error);
     }
     const others = new Set([...existing, ...refused.keys()]);
-    for (const address of missing) if (!others.has(address)) this.#ours.add(address);
+    for (const address of wanted) {
+      this.#missing.delete(address);
+      if (others.has(address)) continue;
+      this.#ours.add(address);
+      // No service port needs it any more.
+      if (!this.#users.has(address)) this.#surplus.set(address, undefined);
+    }
     // Only a listing shows the owner, which may be an ended process of ours.
     if (existing.length > 0) await this.#list();
     if (this.#refused.size === 0) {
@@ -213,36 +233,31 @@ export class AddressKeeper {
     } else {
       this.#retryAt ??= this.#clock.now() + this.#retryBackoff.next();
     }
-    this.#written.added += missing.length - others.size;
+    this.#written.added += wanted.length - others.size;
   }
 
-  /** Those of ours that no service port needs. */
-  #surplus(): string[] {
-    return [...this.#ours].filter((address) => !this.#wanted.has(address));
-  }
-
-  /** Removes unwanted addresses, unless they are in use. */
-  async #remove(surplus: readonly string[]): Promise<void> {
+  /** Removes unwanted, unused addresses; those found in use are checked again only with `all`. */
+  async #remove(all: boolean): Promise<void> {
+    const surplus = all
+      ? [...this.#surplus]
+      : [...this.#surplus].filter(([, since]) => since === undefined);
     if (surplus.length === 0) return;
-    const used = await this.#link.inUse(surplus);
+    const used = await this.#link.inUse(surplus.map(([address]) => address));
     const now = this.#clock.now();
-    const keep = (address: string, since: number): void => {
-      if (!this.#wanted.has(address)) this.#lingering.set(address, since);
-    };
-    const due = surplus.filter((address) => {
-      const since = this.#lingering.get(address) ?? now;
-      const isKept = used.has(address) && now - since < MAX_LINGER_MS;
-      if (isKept) keep(address, since);
-      return !isKept;
-    });
+    const due: string[] = [];
+    for (const [address, since = now] of surplus) {
+      if (!used.has(address) || now - since >= MAX_LINGER_MS) due.push(address);
+      else if (this.#surplus.has(address)) this.#surplus.set(address, since);
+    }
     const { refused } = await this.#changeLink('delete', due);
     for (const address of due) {
       const error = refused.get(address);
       if (error === undefined) {
         this.#ours.delete(address);
-        this.#lingering.delete(address);
+        this.#surplus.delete(address);
+        if (this.#users.has(address)) this.#missing.add(address);
       } else {
-        keep(address, now);
+        if (this.#surplus.has(address)) this.#surplus.set(address, now);
         this.#publishRefusal(address, error);
       }
     }
@@ -262,13 +277,13 @@ export class AddressKeeper {
 
   /** Whether an address has to be added. */
   #isMissing(address: string): boolean {
-    if (!this.#wanted.has(address) || this.#ours.has(address)) return false;
+    if (!this.#users.has(address) || this.#ours.has(address)) return false;
     return this.#others?.has(address) !== true && !this.#refused.has(address);
   }
 
   /** The first service port of an address, or the address itself. */
   #owner(address: string): string {
-    return [...(this.#wanted.get(address) ?? [])].sort()[0] ?? address;
+    return [...(this.#users.get(address) ?? [])].sort()[0] ?? address;
   }
 
   /**
