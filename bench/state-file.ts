@@ -5,7 +5,7 @@ import { stringify } from 'yaml';
 import { loadHasher } from '../src/api/hash.ts';
 import { messageOf } from '../src/errors.ts';
 import { fileInvalid, fileReadFailed } from '../src/file/events.ts';
-import { FileSource } from '../src/file/source.ts';
+import { fileSource } from '../src/file/source.ts';
 import { Proxier } from '../src/proxier/proxier.ts';
 import { createNodeEngine } from '../src/proxysocket/node/engine.ts';
 import { NonePortal } from '../src/portal/address.ts';
@@ -118,7 +118,7 @@ async function run(each: StateFileCase, print: (line: string) => void): Promise<
     },
   };
   const first = step('first load');
-  const source = new FileSource({ path });
+  const source = fileSource({ path });
   const done = feedLocalSink(
     { source, nodeName: 'node-1', hasher: await loadHasher() },
     sink,

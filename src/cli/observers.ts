@@ -156,13 +156,13 @@ async function tlsFor(
 
 /** Access control for metrics, with the connections for its reviews. Rejects with KPNG_KUBECONFIG. */
 async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, ends: Ends) {
-  const { KubeApi } = await import('../kube/api.ts');
+  const { openKubeApi } = await import('../kube/api.ts');
   const { DEFAULT_KUBE_LIMITS } = await import('../kube/limits.ts');
   const { reviewsBy, REVIEW_LIMITS } = await import('../kube/reviews.ts');
   const { guardPages } = await import('../observe/access.ts');
   const { responseTimeoutMs } = REVIEW_LIMITS;
   const times = { responseTimeoutMs, credentialsTimeoutMs: responseTimeoutMs };
-  const api = await KubeApi.open({
+  const api = await openKubeApi({
     kubeconfig: globals.authenticationKubeconfig,
     server: '',
     env: process.env,

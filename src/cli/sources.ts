@@ -175,7 +175,7 @@ export const fileSource = defineGlobalSource({
     input: flag(path, 'globalv1-state.yaml', { short: 'i' })`The state file.`,
   }),
   async start({ input }) {
-    const { FileSource } = await import('../file/source.ts');
-    return new FileSource({ path: input });
+    const { fileSource } = await import('../file/source.ts');
+    return fileSource({ path: input });
   },
 });

@@ -37,77 +37,72 @@ interface ContentError {
  * A file that is missing, invalid or over a limit changes nothing: the source reports it (see events.ts), keeps what
  * it delivered, and continues once the file is valid. Nothing is delivered before the first valid file.
  */
-export class FileSource implements GlobalSource {
-  readonly name: string;
-  readonly #options: FileSourceOptions;
-
-  constructor(options: FileSourceOptions) {
-    this.name = `state file ${options.path}`;
-    this.#options = options;
-  }
-
-  /**
-   * Writes each valid state of the file to the store, until the signal is aborted; keeps the process alive until
-   * then. Changes during parsing are coalesced: the next one is the newest.
-   */
-  async feed(store: GlobalStore, signal: AbortSignal): Promise<void> {
-    const { path, limits = DEFAULT_FILE_LIMITS, parserModule } = this.#options;
-    // The timers, watches and threads of a file do not keep the process alive.
-    const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
-    const thread = new ParserThread(path, limits, parserModule);
-    const backoff = new Backoff(PARSER_BACKOFF, Math.random);
-    let contentError: ContentError | undefined;
-    let retry: Timer | undefined;
-    let newest: Uint8Array<ArrayBuffer> | undefined;
-    let wake: (() => void) | undefined;
-    signal.addEventListener('abort', () => {
-      wake?.();
-      void thread.close();
-    });
-    const watcher = watchFile({
-      path,
-      kind: STATE_FILE,
-      limits,
-      clock: systemClock,
-      onContent(bytes) {
-        newest = bytes;
+export function fileSource({
+  path,
+  limits = DEFAULT_FILE_LIMITS,
+  parserModule,
+}: FileSourceOptions): GlobalSource {
+  return {
+    name: `state file ${path}`,
+    /** Keeps the process alive. Changes during parsing are coalesced: the next one is the newest. */
+    async feed(store, signal) {
+      // The timers, watches and threads of a file do not keep the process alive.
+      const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
+      const thread = new ParserThread(path, limits, parserModule);
+      const backoff = new Backoff(PARSER_BACKOFF, Math.random);
+      let contentError: ContentError | undefined;
+      let retry: Timer | undefined;
+      let newest: Uint8Array<ArrayBuffer> | undefined;
+      let wake: (() => void) | undefined;
+      signal.addEventListener('abort', () => {
         wake?.();
-      },
-      onError: (error) => fileReadFailed.publish({ path, error }),
-      onRecovered: () =>
-        contentError === undefined ? fileRecovered.publish({ path }) : contentError.publish(),
-    });
-    thread.start();
-    try {
-      while (!signal.aborted) {
-        const bytes = newest;
-        newest = undefined;
-        if (bytes === undefined) {
-          await new Promise<void>((resolve) => (wake = resolve));
-          continue;
+        void thread.close();
+      });
+      const watcher = watchFile({
+        path,
+        kind: STATE_FILE,
+        limits,
+        clock: systemClock,
+        onContent(bytes) {
+          newest = bytes;
+          wake?.();
+        },
+        onError: (error) => fileReadFailed.publish({ path, error }),
+        onRecovered: () =>
+          contentError === undefined ? fileRecovered.publish({ path }) : contentError.publish(),
+      });
+      thread.start();
+      try {
+        while (!signal.aborted) {
+          const bytes = newest;
+          newest = undefined;
+          if (bytes === undefined) {
+            await new Promise<void>((resolve) => (wake = resolve));
+            continue;
+          }
+          retry?.cancel();
+          try {
+            contentError = await load(path, bytes, thread, store);
+            contentError?.publish();
+            backoff.reset();
+          } catch (error) {
+            if (!(error instanceof KpngError)) throw error;
+            if (signal.aborted) break;
+            const { message } = error;
+            const publish = (): void => fileReadFailed.publish({ path, error });
+            if (contentError?.message !== message) publish();
+            contentError = { message, publish };
+            retry = systemClock.setTimer(backoff.next(), () => watcher.again());
+          }
         }
+      } finally {
         retry?.cancel();
-        try {
-          contentError = await load(path, bytes, thread, store);
-          contentError?.publish();
-          backoff.reset();
-        } catch (error) {
-          if (!(error instanceof KpngError)) throw error;
-          if (signal.aborted) break;
-          const { message } = error;
-          const publish = (): void => fileReadFailed.publish({ path, error });
-          if (contentError?.message !== message) publish();
-          contentError = { message, publish };
-          retry = systemClock.setTimer(backoff.next(), () => watcher.again());
-        }
+        watcher.close();
+        await thread.close();
+        clearInterval(keepAlive);
       }
-    } finally {
-      retry?.cancel();
-      watcher.close();
-      await thread.close();
-      clearInterval(keepAlive);
-    }
-  }
+    },
+  };
 }
 
 /** Returns why the content is refused. Rejects with a KpngError if the parser ends before it has answered. */

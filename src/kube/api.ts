@@ -50,142 +50,50 @@ const TLS_OPTIONS = [
 ] as const;
 type TlsOptions = Pick<RequestOptions, (typeof TLS_OPTIONS)[number]>;
 
+export type KubeApi = Awaited<ReturnType<typeof openKubeApi>>;
+
 /**
  * Requests to one API server. Credentials are fetched for each request, so that tokens and certificates may rotate at
- * any time; KubeConfig's cached ones are dropped when the server refuses them.
+ * any time; KubeConfig's cached ones are dropped when the server refuses them. Reads the configuration; throws
+ * KPNG_KUBECONFIG if it is missing or invalid.
  */
-export class KubeApi {
-  readonly limits: KubeLimits;
-  readonly clock: Clock;
-  /** Called when the server has answered, with any status. */
-  onAnswer: ((identity: Identity) => void) | undefined;
-  readonly #options: KubeApiOptions;
-  #config: ApiConfig;
+export async function openKubeApi(options: KubeApiOptions) {
+  const { limits, clock = systemClock, userAgent } = options;
+  let config = await loadConfig(options);
   /** The server refused the credentials, or is not trusted: the configuration is read again for the next request. */
-  #stale = false;
+  let isStale = false;
   /** Set while credentials are being fetched: programs that fetch them run one at a time. */
-  #fetching: Promise<Access> | undefined;
-  #agent: { readonly key: string; readonly agent: HttpAgent } | undefined;
+  let fetching: Promise<Access> | undefined;
+  let cached: { readonly key: string; readonly agent: HttpAgent } | undefined;
 
-  private constructor(options: KubeApiOptions, config: ApiConfig) {
-    this.limits = options.limits;
-    this.clock = options.clock ?? systemClock;
-    this.#options = options;
-    this.#config = config;
-  }
-
-  /** Reads the configuration; throws KPNG_KUBECONFIG if it is missing or invalid. */
-  static async open(options: KubeApiOptions): Promise<KubeApi> {
-    return new KubeApi(options, await loadConfig(options));
-  }
-
-  get config(): ApiConfig {
-    return this.#config;
-  }
-
-  /** URL of the server, without a slash at its end. */
-  get server(): string {
-    const { origin, pathname } = this.#config.server;
-    return pathname === '/' ? origin : origin + pathname;
-  }
-
-  /** The name of the source in its events. */
-  get sourceName(): string {
-    return `Kubernetes API at ${this.server}`;
-  }
-
-  /**
-   * Sends a request and resolves with a successful response whose body is still unread. Throws a KubeFailure for any
-   * other outcome, or the signal's reason when it aborts.
-   */
-  async get(request: ApiRequest, signal: AbortSignal): Promise<IncomingMessage> {
-    const access = await this.access();
-    signal.throwIfAborted();
-    let answer: IncomingMessage;
-    try {
-      answer = await this.#send(request, access, signal);
-    } catch (error) {
-      signal.throwIfAborted();
-      const failure = noAnswer(`${request.what} at ${access.server.origin}`, error);
-      if (failure.kind === 'tls') this.#stale = true;
-      throw failure;
-    }
-    this.onAnswer?.(access.identity);
-    if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
-    const failure = await refusal(answer, request, access, this);
-    if (failure.kind === 'unauthorized') this.#stale = true;
-    throw failure;
-  }
-
-  /** Closes connections that are not in use. */
-  close(): void {
-    this.#agent?.agent.destroy();
-  }
-
-  /** The credentials for the next request. Throws a KubeFailure `credentials`. */
-  async access(): Promise<Access> {
-    this.#fetching ??= this.#fetch().finally(() => {
-      this.#fetching = undefined;
-    });
-    const { credentialsTimeoutMs } = this.limits;
-    const late = Promise.withResolvers<never>();
-    const timer = this.clock.setTimer(credentialsTimeoutMs, () =>
-      late.reject(new Error(`timed out after ${credentialsTimeoutMs / 1000} s`)),
-    );
-    try {
-      return await Promise.race([this.#fetching, late.promise]);
-    } catch (cause) {
-      // KubeConfig passes on what a program has said, which may be nothing.
-      const why = messageOf(cause) || 'the program that fetches them failed without a message';
-      const message = `no credentials for ${this.server}: ${why}`;
-      throw new KubeFailure('credentials', message, { cause });
-    } finally {
-      timer.cancel();
-    }
-  }
-
-  async #fetch(): Promise<Access> {
-    if (this.#stale) this.#config = await loadConfig(this.#options);
-    this.#stale = false;
-    const { server, credentials, proxy, user } = this.#config;
-    const options: RequestOptions = {};
-    await credentials.applyToHTTPSOptions(options);
+  const fetchAccess = async (): Promise<Access> => {
+    if (isStale) config = await loadConfig(options);
+    isStale = false;
+    const { server, credentials, proxy, user } = config;
+    const given: RequestOptions = {};
+    await credentials.applyToHTTPSOptions(given);
     // As in client-go, no secrets over plain HTTP.
     const isSecure = server.protocol === 'https:';
-    const given = TLS_OPTIONS.filter((name) => isSecure && options[name] !== undefined);
-    const tls: TlsOptions = Object.fromEntries(given.map((name) => [name, options[name]]));
+    const names = TLS_OPTIONS.filter((name) => isSecure && given[name] !== undefined);
+    const tls: TlsOptions = Object.fromEntries(names.map((name) => [name, given[name]]));
     const key = JSON.stringify(tls);
-    if (proxy !== undefined && this.#agent !== undefined && this.#agent.key !== key) {
+    if (proxy !== undefined && cached !== undefined && cached.key !== key) {
       // KubeConfig would reuse proxied connections that present the previous certificate.
-      this.#agent = undefined;
-      this.#stale = true;
-      return this.#fetch();
+      cached = undefined;
+      isStale = true;
+      return fetchAccess();
     }
     // Connections are reused as long as the TLS credentials are the same.
-    let cached = this.#agent;
     if (cached?.key !== key) {
-      const proxied = proxy === undefined ? undefined : options.agent;
-      const agent = proxied instanceof HttpAgent ? proxied : newAgent(isSecure, tls);
-      this.#agent = cached = { key, agent };
+      const proxied = proxy === undefined ? undefined : given.agent;
+      cached = { key, agent: proxied instanceof HttpAgent ? proxied : newAgent(isSecure, tls) };
     }
-    const headers = isSecure ? headersOf(options) : {};
+    const headers = isSecure ? headersOf(given) : {};
     const identity = identify(headers['Authorization'], tls.cert, user);
     return { server, headers, agent: cached.agent, identity };
-  }
+  };
 
-  async #send(request: ApiRequest, access: Access, signal: AbortSignal): Promise<IncomingMessage> {
-    for (;;) {
-      const sent = this.#open(request, access, signal);
-      try {
-        return await answerOf(sent, this);
-      } catch (error) {
-        // The server closed the idle connection just as it was reused.
-        if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
-      }
-    }
-  }
-
-  #open(request: ApiRequest, access: Access, signal: AbortSignal): ClientRequest {
+  const open = (request: ApiRequest, access: Access, signal: AbortSignal): ClientRequest => {
     const { path, query, accept, body } = request;
     const { server, headers, agent } = access;
     const url = new URL(server);
@@ -200,17 +108,97 @@ export class KubeApi {
         ...headers,
         ...(body !== undefined && { 'Content-Type': 'application/json' }),
         Accept: accept,
-        'User-Agent': this.#options.userAgent,
+        'User-Agent': userAgent,
       },
     });
     sent.on('socket', (socket) => socket.setKeepAlive(true, TCP_KEEPALIVE_MS));
     sent.end(body && JSON.stringify(body));
     return sent;
-  }
+  };
+  const send = async (
+    request: ApiRequest,
+    access: Access,
+    signal: AbortSignal,
+  ): Promise<IncomingMessage> => {
+    for (;;) {
+      const sent = open(request, access, signal);
+      try {
+        return await answerOf(sent, limits, clock);
+      } catch (error) {
+        // The server closed the idle connection just as it was reused.
+        if (!sent.reusedSocket || codeOf(error) !== 'ECONNRESET' || signal.aborted) throw error;
+      }
+    }
+  };
+
+  return {
+    limits,
+    clock,
+    /** Called when the server has answered, with any status. */
+    onAnswer: undefined as ((identity: Identity) => void) | undefined,
+    get config(): ApiConfig {
+      return config;
+    },
+    /** URL of the server, without a slash at its end. */
+    get server(): string {
+      const { origin, pathname } = config.server;
+      return pathname === '/' ? origin : origin + pathname;
+    },
+    /** The name of the source in its events. */
+    get sourceName(): string {
+      return `Kubernetes API at ${this.server}`;
+    },
+    /** The credentials for the next request. Throws a KubeFailure `credentials`. */
+    async access(): Promise<Access> {
+      fetching ??= fetchAccess().finally(() => (fetching = undefined));
+      const { credentialsTimeoutMs } = limits;
+      const late = Promise.withResolvers<never>();
+      const timer = clock.setTimer(credentialsTimeoutMs, () =>
+        late.reject(new Error(`timed out after ${credentialsTimeoutMs / 1000} s`)),
+      );
+      try {
+        return await Promise.race([fetching, late.promise]);
+      } catch (cause) {
+        // KubeConfig passes on what a program has said, which may be nothing.
+        const why = messageOf(cause) || 'the program that fetches them failed without a message';
+        const message = `no credentials for ${this.server}: ${why}`;
+        throw new KubeFailure('credentials', message, { cause });
+      } finally {
+        timer.cancel();
+      }
+    },
+    /**
+     * Sends a request and resolves with a successful response whose body is still unread. Throws a KubeFailure for any
+     * other outcome, or the signal's reason when it aborts.
+     */
+    async get(request: ApiRequest, signal: AbortSignal): Promise<IncomingMessage> {
+      const access = await this.access();
+      signal.throwIfAborted();
+      let answer: IncomingMessage;
+      try {
+        answer = await send(request, access, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        const failure = noAnswer(`${request.what} at ${access.server.origin}`, error);
+        if (failure.kind === 'tls') isStale = true;
+        throw failure;
+      }
+      this.onAnswer?.(access.identity);
+      if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
+      const failure = await refusal(answer, request, access, { limits, clock });
+      if (failure.kind === 'unauthorized') isStale = true;
+      throw failure;
+    },
+    /** Closes connections that are not in use. */
+    close: (): void => cached?.agent.destroy(),
+  };
 }
 
-async function answerOf(sent: ClientRequest, { limits, clock }: KubeApi): Promise<IncomingMessage> {
-  const { responseTimeoutMs, maxInterimResponses } = limits;
+async function answerOf(
+  sent: ClientRequest,
+  { responseTimeoutMs, maxInterimResponses }: KubeLimits,
+  clock: Clock,
+): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   const timer = clock.setTimer(responseTimeoutMs, () =>
     sent.destroy(new Error(`no answer within ${responseTimeoutMs / 1000} s`)),

@@ -2,7 +2,7 @@ import { sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import { type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, pause } from '../util/clock.ts';
-import { KubeApi } from './api.ts';
+import { openKubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
 import { kubeNode, kubeOrphans, kubeStarted } from './events.ts';
 import type { KubeFailure } from './failure.ts';
@@ -57,7 +57,7 @@ export async function openKubeSource({
   random = Math.random,
 }: KubeSourceOptions): Promise<GlobalSource> {
   const selector = serviceSelector(selection.proxyName);
-  const api = await KubeApi.open({ ...config, limits, clock, userAgent });
+  const api = await openKubeApi({ ...config, limits, clock, userAgent });
   const maxMs = Math.max(limits.maxOutageWaitMs, backoff.initialMs);
   const outage = new Outage(api.clock, { ...backoff, maxMs }, random);
 

@@ -137,10 +137,10 @@ t.test('a source that waits for its file keeps the process alive until it ends',
   const { href } = new URL('../../src/file/source.ts', import.meta.url);
   // Node exits with 13 if there is nothing left to wait for.
   const program = `
-    import { FileSource } from '${href}';
+    import { fileSource } from '${href}';
     const abort = new AbortController();
     setTimeout(() => abort.abort(), 1000).unref();
-    await new FileSource({ path: '/nowhere/state.yaml' }).feed({}, abort.signal);`;
+    await fileSource({ path: '/nowhere/state.yaml' }).feed({}, abort.signal);`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
     stdio: ['ignore', 'inherit', 'inherit'],
   });

@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import t, { type Test } from 'tap';
 import type { KpngError } from '../../src/errors.ts';
-import { KubeApi } from '../../src/kube/api.ts';
+import { type KubeApi, openKubeApi } from '../../src/kube/api.ts';
 import {
   type ApiConfig,
   type ConfigOptions,
@@ -126,7 +126,7 @@ const ACCOUNT = 'var/run/secrets/kubernetes.io/serviceaccount';
 function inPod(podRoot: string, host: string, more = {}): Promise<KubeApi> {
   const env = { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '8080', ...more };
   const limits = DEFAULT_KUBE_LIMITS;
-  return KubeApi.open({ kubeconfig: '', server: '', env, podRoot, limits, userAgent: 'test' });
+  return openKubeApi({ kubeconfig: '', server: '', env, podRoot, limits, userAgent: 'test' });
 }
 
 t.test('in a pod, behind a proxy or not', async (t) => {

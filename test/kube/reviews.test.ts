@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import t, { type Test } from 'tap';
-import { KubeApi } from '../../src/kube/api.ts';
+import { openKubeApi } from '../../src/kube/api.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS, reviewsBy } from '../../src/kube/reviews.ts';
@@ -16,7 +16,7 @@ async function setup(t: Test) {
   const limits = DEFAULT_KUBE_LIMITS;
   const clock = new FakeClock();
   const config = { kubeconfig: '', server: api.url, env: {}, userAgent: 'test' };
-  const client = await KubeApi.open({ ...config, limits, clock });
+  const client = await openKubeApi({ ...config, limits, clock });
   t.teardown(() => client.close());
   return { api, review: reviewsBy(client), clock };
 }

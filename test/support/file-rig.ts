@@ -9,7 +9,7 @@ import { servicePath } from '../../src/api/paths.ts';
 import { buildEndpoint, buildNode, buildService, writeChanges } from '../../src/file/changes.ts';
 import { StateParser } from '../../src/file/parse.ts';
 import { formatProblem } from '../../src/file/problem.ts';
-import { FileSource, type FileSourceOptions } from '../../src/file/source.ts';
+import { fileSource, type FileSourceOptions } from '../../src/file/source.ts';
 import type { RawNode, RawServiceItem } from '../../src/file/raw.ts';
 import { sourceSynced } from '../../src/store/events.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
@@ -118,7 +118,7 @@ export function followFile(
   { nodeName = 'n1', sink = new RecordingSink(), limits, ...options }: RigOptions = {},
 ) {
   const path = join(t.testdir(text === undefined ? {} : { 'state.yaml': text }), 'state.yaml');
-  const source = new FileSource({
+  const source = fileSource({
     path,
     limits: { ...DEFAULT_FILE_LIMITS, settleMs: 10, ...limits },
     ...options,

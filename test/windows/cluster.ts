@@ -17,8 +17,8 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   const { wine, namespace, desk } = lab;
   await wine.put(FOLDER, ...lab.files);
   const api = new Peer(namespace, ['api']);
-  await api.said('http:');
-  await writeFile(wine.hostPath(CONFIG), kubeconfig(api.text.trim()));
+  await api.said(/http:/);
+  await writeFile(wine.hostPath(CONFIG), kubeconfig(api.stdout.trim()));
 
   const kube = ['kube', '--kubeconfig', CONFIG, 'to-api'];
   const controller = wine.start(String.raw`${FOLDER}\kpng.exe`, kube);
@@ -38,8 +38,8 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
   });
 
   const end = async (): Promise<void> => {
-    proxy.kill();
-    controller.kill();
+    proxy.kill('SIGKILL');
+    controller.kill('SIGKILL');
     await api.end();
   };
   if (!running) return end();

@@ -64,7 +64,7 @@ async function inWine(steps: Steps, parts: readonly string[], node: string): Pro
     const desk = new NetshDesk(wine, namespace);
     const nssm = wine.hostPath(String.raw`Z:\kpng\nssm.exe`);
     // What all services have as endpoint; it ends with the namespace.
-    await new Peer(namespace, ['echo']).said('ready');
+    await new Peer(namespace, ['echo']).said(/ready/);
     const programs = ['kpng.exe', 'winuserspace.exe'].map((name) =>
       join(executables, 'win-x64', name),
     );

@@ -1,38 +1,26 @@
-import { execFile, spawn, type ChildProcessByStdio } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile } from 'node:child_process';
 import { join } from 'node:path';
-import type { Readable, Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { Running } from '../../support/running.ts';
 import { until } from '../../support/until.ts';
-import type { Namespace } from './wine.ts';
+import { NO_TEST, type Namespace } from './wine.ts';
 
 /** A client or server inside the namespace. */
-export class Peer {
-  readonly #child: ChildProcessByStdio<Writable, Readable, null>;
-  text = '';
-
-  constructor(namespace: Namespace, args: readonly string[]) {
+export class Peer extends Running {
+  constructor({ inside }: Namespace, args: readonly string[]) {
     const path = join(import.meta.dirname, 'peer.ts');
-    const [file = '', ...rest] = [...namespace.inside, process.execPath, path, ...args];
-    this.#child = spawn(file, rest, { stdio: ['pipe', 'pipe', 'inherit'] });
-    this.#child.stdout.setEncoding('utf8').on('data', (text: string) => (this.text += text));
+    const [file = '', ...rest] = [...inside, process.execPath, path, ...args];
+    super(NO_TEST, file, rest);
   }
 
   send(line: string): void {
-    this.#child.stdin.write(`${line}\n`);
-  }
-
-  /** Resolves when it has printed this. */
-  async said(text: string): Promise<void> {
-    await until(() => this.text.includes(text));
+    this.child.stdin?.write(`${line}\n`);
   }
 
   async end(): Promise<void> {
-    this.#child.kill('SIGKILL');
-    if (this.#child.exitCode === null && this.#child.signalCode === null) {
-      await once(this.#child, 'close');
-    }
+    this.kill('SIGKILL');
+    await this.ended;
   }
 }
 
@@ -60,8 +48,9 @@ export async function ask(
   const peer = new Peer(namespace, [protocol, address, String(port)]);
   try {
     peer.send(line);
-    await until(() => peer.text !== '', 10_000);
-    if (peer.text !== `${line}\n`) throw new Error(`${protocol} ${address}:${port}: ${peer.text}`);
+    await until(() => peer.stdout !== '', 10_000);
+    if (peer.stdout !== `${line}\n`)
+      throw new Error(`${protocol} ${address}:${port}: ${peer.text}`);
   } finally {
     await peer.end();
   }
@@ -76,10 +65,10 @@ export async function drains(
 ): Promise<void> {
   const client = new Peer(namespace, ['tcp', address, String(port)]);
   client.send('before');
-  await client.said('before');
+  await client.said(/before/);
   await stop();
   client.send('while it drains');
-  await client.said('while it drains');
+  await client.said(/while it drains/);
   await client.end();
 }
 

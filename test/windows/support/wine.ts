@@ -1,18 +1,13 @@
 /** Programs of Windows, run by Wine in a root folder of its own and a network namespace of the test's own. */
 import { equal } from 'node:assert/strict';
-import {
-  execFile,
-  spawn,
-  type ChildProcess,
-  type ChildProcessWithoutNullStreams,
-} from 'node:child_process';
+import { execFile, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, mkdir, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { promisify, inspect } from 'node:util';
 import { Namespaces } from '../../../bench/support/namespaces.ts';
-import { until } from '../../support/until.ts';
+import { Running } from '../../support/running.ts';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..', '..');
@@ -37,45 +32,23 @@ export const REMARKS = /^(?:error: XDG.*|Wine cannot find the FreeType[^]*?freet
 /** A program that runs longer is killed. Milliseconds. */
 const PATIENCE_MS = 180_000;
 
-/** A program that runs. */
-export class Running {
-  stdout = '';
-  stderr = '';
+/** Programs that are ended by hand, or with their namespace. */
+export const NO_TEST = { teardown: () => undefined };
+
+/** A program of Windows that runs. */
+class Program extends Running {
   /** Resolves when it has ended. */
   readonly code: Promise<number | null>;
-  readonly #child: ChildProcessWithoutNullStreams;
 
-  constructor(child: ChildProcessWithoutNullStreams, patienceMs = PATIENCE_MS) {
-    this.#child = child;
-    for (const name of ['stdout', 'stderr'] as const) {
-      child[name].setEncoding('utf8').on('data', (text: string) => (this[name] += text));
-    }
-    const late = setTimeout(() => this.kill(), patienceMs).unref();
-    this.code = endOf(child, () => this.text.length).finally(() => clearTimeout(late));
-  }
-
-  /** What it has printed. */
-  get text(): string {
-    return this.stdout + this.stderr;
-  }
-
-  /** Resolves when it has printed this; rejects when it has ended before, or after a minute. */
-  async said(pattern: RegExp): Promise<void> {
-    const isSaid = (): boolean => pattern.test(this.text);
-    let hasEnded = false;
-    void this.code.then(() => (hasEnded = true));
-    await until(() => isSaid() || hasEnded, 60_000).catch(() => undefined);
-    if (!isSaid()) throw new Error(`did not print ${pattern.source}: ${this.text}`);
+  constructor(file: string, args: readonly string[], patienceMs = PATIENCE_MS) {
+    super(NO_TEST, file, args);
+    const late = setTimeout(() => this.kill('SIGKILL'), patienceMs).unref();
+    this.code = endOf(this.child, () => this.text.length).finally(() => clearTimeout(late));
   }
 
   /** Presses Ctrl-C or Ctrl-Break in its console, or closes that. */
   press(what: 'Ctrl-C' | 'Ctrl-Break' | 'close'): void {
-    this.#child.stdin.write({ 'Ctrl-C': 'c', 'Ctrl-Break': 'b', close: 'h' }[what]);
-  }
-
-  /** Ends it if it still runs; what it has started is ended with the namespace. */
-  kill(): void {
-    this.#child.kill('SIGKILL');
+    this.child.stdin?.write({ 'Ctrl-C': 'c', 'Ctrl-Break': 'b', close: 'h' }[what]);
   }
 }
 
@@ -158,13 +131,13 @@ export class Wine {
   }
 
   /** Starts a program with pipes of Windows in a console of its own; `env`: more variables, `NAME=value`. */
-  start(program: string, args: readonly string[], env: readonly string[] = []): Running {
+  start(program: string, args: readonly string[], env: readonly string[] = []): Program {
     return this.#spawn(env, ['/console', program, ...args]);
   }
 
-  #spawn(env: readonly string[], words: readonly string[], patienceMs?: number): Running {
+  #spawn(env: readonly string[], words: readonly string[], patienceMs?: number): Program {
     const [file = '', ...rest] = this.#command(env, [WINE, WINRUN, ...words]);
-    return new Running(spawn(file, rest, { stdio: 'pipe' }), patienceMs);
+    return new Program(file, rest, patienceMs);
   }
 
   async close(): Promise<void> {
