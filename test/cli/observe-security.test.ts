@@ -1,7 +1,10 @@
 /** TLS and authentication of the pages for metrics and health. */
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
 import { isExposed } from '../../src/cli/flags/global.ts';
 import { makeAuthority } from '../support/certs.ts';
@@ -9,27 +12,13 @@ import { runCli, startCli, type Cli } from '../support/cli.ts';
 import { startFakeApi } from '../support/fake-api/server.ts';
 import { shortDir } from '../support/short-dir.ts';
 
-interface Reply {
-  readonly status: number;
-  readonly body: string;
-  readonly headers: NodeJS.Dict<string | string[]>;
-}
-
 /** `url` is the address that is bound; it is asked on loopback. */
-function get(url: string, path: string, ca: string, token?: string): Promise<Reply> {
+async function get(url: string, path: string, ca: string, token?: string) {
   const { port } = new URL(url);
-  return new Promise((resolve, reject) => {
-    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-    const options = { host: '127.0.0.1', port, path, ca: readFileSync(ca), headers, agent: false };
-    const sent = request(options, (answer) => {
-      let body = '';
-      answer.setEncoding('utf8').on('data', (text: string) => (body += text));
-      answer.on('end', () =>
-        resolve({ status: answer.statusCode ?? 0, body, headers: answer.headers }),
-      );
-    });
-    sent.on('error', reject).end();
-  });
+  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  const options = { host: '127.0.0.1', port, path, ca: readFileSync(ca), headers, agent: false };
+  const [answer] = (await once(request(options).end(), 'response')) as [IncomingMessage];
+  return { status: answer.statusCode, body: await text(answer), headers: answer.headers };
 }
 
 function start(t: Test, ...flags: string[]): Cli {
@@ -64,7 +53,7 @@ current-context: x
   );
   const url = String((await cli.line('Serving metrics'))['url']);
   t.match(url, /^https:/);
-  const status = async (path: string, token?: string): Promise<number> =>
+  const status = async (path: string, token?: string) =>
     (await get(url, path, authority.ca, token)).status;
   t.match(await get(url, '/metrics', authority.ca), {
     status: 401,

@@ -151,38 +151,31 @@ t.test('a loopback address: auto takes address, others refuse', async (t) => {
   }
 });
 
-t.test('rules have the names that were given, and go only with --cleanup-on-exit', async (t) => {
-  for (const [flag, left] of [
-    ['', ['mine']],
-    ['--cleanup-on-exit', []],
+const onlyLinux = { skip: process.platform === 'linux' ? false : 'only on linux' };
+
+t.test('rules and addresses go only with --cleanup-on-exit', onlyLinux, async (t) => {
+  for (const [flag, isLeft] of [
+    ['', true],
+    ['--cleanup-on-exit', false],
   ] as const) {
     const { portal, nft } = await make(`--portal nftables --portal-table mine ${flag}`);
     await portal.commit(new Map());
-    t.same([...nft.tables.keys()], ['mine']);
+    t.same([...nft.tables.keys()], ['mine'], 'the name that was given');
     await portal.close();
-    t.same([...nft.tables.keys()], left, flag);
+    t.equal(nft.tables.has('mine'), isLeft, flag);
+
+    const { portal: address, ip } = await make(`--portal-interface kpng0 ${flag}`);
+    address.plan(WEB, []);
+    await address.prepare?.();
+    await address.commit(new Map());
+    t.same(ip.addresses('kpng0'), ['10.0.0.1/32']);
+    await address.close();
+    t.equal(ip.links.has('kpng0'), isLeft, flag);
   }
   const { portal, nft } = await make('--portal nftables --cleanup-on-exit');
   await portal.commit(new Map());
   nft.broken = exits('Error: Operation not permitted\n');
   await t.rejects(portal.close(), { code: 'KPNG_PORTAL_PERMISSION', message: /removing/ });
-});
-
-const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
-
-t.test('so do the addresses that were added', onlyLinux, async (t) => {
-  for (const [flag, isLeft] of [
-    ['', true],
-    ['--cleanup-on-exit', false],
-  ] as const) {
-    const { portal, ip } = await make(`--portal-interface kpng0 ${flag}`);
-    portal.plan(WEB, []);
-    await portal.prepare?.();
-    await portal.commit(new Map());
-    t.same(ip.addresses('kpng0'), ['10.0.0.1/32']);
-    await portal.close();
-    t.equal(ip.links.has('kpng0'), isLeft, flag);
-  }
 });
 
 async function keeperOf(

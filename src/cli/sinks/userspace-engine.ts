@@ -57,8 +57,10 @@ export async function createEngine(
       // The node engine could not open the sockets of that portal.
       const fallback = (counters: NewCounters) =>
         chosen.portal?.kind === 'transparent' ? undefined : makeNode(counters);
-      const { Pool } = await import('../../proxysocket/pool/pool.ts');
-      const start = () => Pool.start({ limits, workers, fallback, ...hooks });
+      const start = async () => {
+        const { Pool } = await import('../../proxysocket/pool/pool.ts');
+        return Pool.start({ limits, workers, fallback, ...hooks });
+      };
       const pool = await remembered(start, crashHistory(instance, crashFolder), engine, log);
       if (pool.workers < workers)
         log.warn('The kernel cannot spread clients by address; there is only one worker', {
