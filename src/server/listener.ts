@@ -79,7 +79,21 @@ export async function listen(options: ListenerOptions) {
   // A connection could not be accepted; Node keeps accepting.
   server.on('error', () => {});
   const ended = new Promise<void>((resolve) => server.once('close', () => resolve()));
-  const unfollow = tls && followTlsFiles(server, files, tls, clock);
+  const unfollow =
+    tls &&
+    followTls({
+      files,
+      flags: LISTEN_TLS_FLAGS,
+      material: tls,
+      clock,
+      onChanged(material) {
+        if (server instanceof TlsServer) server.setSecureContext(serverContext(material));
+        const crt = material.identity?.crt;
+        const validUntil = crt && Date.parse(new X509Certificate(crt).validTo);
+        tlsFilesChanged.publish({ error: undefined, validUntil: validUntil || undefined });
+      },
+      onFailed: (error) => tlsFilesChanged.publish({ error, validUntil: undefined }),
+    });
   const security: Security =
     tls === undefined ? 'plaintext' : tls.ca === undefined ? 'tls' : 'mtls';
   return {
@@ -159,26 +173,4 @@ function createTlsServer(tls: TlsMaterial, onSecured: (socket: TLSSocket) => voi
     handshakeFailed.publish({ error: described, peer: peerText(socket) });
   });
   return server;
-}
-
-/** Reloads and reports changed TLS files, for new connections. Returns a function that ends this. */
-function followTlsFiles(
-  server: Server,
-  files: TlsFiles,
-  material: TlsMaterial,
-  clock: Clock | undefined,
-): () => void {
-  return followTls({
-    files,
-    flags: LISTEN_TLS_FLAGS,
-    material,
-    clock,
-    onChanged(material) {
-      if (server instanceof TlsServer) server.setSecureContext(serverContext(material));
-      const crt = material.identity?.crt;
-      const validUntil = crt && Date.parse(new X509Certificate(crt).validTo);
-      tlsFilesChanged.publish({ error: undefined, validUntil: validUntil || undefined });
-    },
-    onFailed: (error) => tlsFilesChanged.publish({ error, validUntil: undefined }),
-  });
 }
