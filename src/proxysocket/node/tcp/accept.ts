@@ -3,10 +3,12 @@ import {
   connect,
   createServer,
   Socket,
+  type AddressInfo,
   type OnReadOpts,
   type Server,
   type SocketConstructorOpts,
 } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /**
  * The only use of undocumented parts of Node's TCP: Node offers no `onread` for accepted sockets, so each read of
@@ -65,44 +67,37 @@ export function canAcceptWithOnread(): Promise<boolean> {
 const PROBE_MS = 1000;
 
 async function probe(): Promise<boolean> {
-  const server = createServer();
+  const server = createServer().listen({ host: '127.0.0.1', port: 0, exclusive: true });
   const sockets: Socket[] = [];
-  const arrived = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => arrived.resolve(false), PROBE_MS);
   try {
-    server.listen({ host: '127.0.0.1', port: 0, exclusive: true });
     await once(server, 'listening');
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const watched = (socket: Socket): Socket => {
+      sockets.push(socket);
+      return socket.on('error', () => resolve(false));
+    };
     const buffer = Buffer.alloc(1);
     const callback = (length: number): boolean => {
-      arrived.resolve(length === 1 && buffer[0] === 1);
+      resolve(length === 1 && buffer[0] === 1);
       return false;
     };
-    const taken = acceptWithOnread(server, 1000, (makeSocket) => {
-      const socket = makeSocket({ buffer, callback }).on('error', () => arrived.resolve(false));
-      sockets.push(socket);
-      socket.read(0);
+    const isTaken = acceptWithOnread(server, 1000, (makeSocket) => {
+      watched(makeSocket({ buffer, callback })).read(0);
     });
-    const address = server.address();
-    if (!taken || address === null || typeof address === 'string') return false;
-    const client = connect(address.port, '127.0.0.1').on('error', () => arrived.resolve(false));
-    sockets.push(client);
-    client.write(Buffer.from([1]));
-    return await arrived.promise;
+    if (!isTaken) return false;
+    const { port } = server.address() as AddressInfo;
+    watched(connect(port, '127.0.0.1')).write(Buffer.of(1));
+    return await Promise.race([promise, delay(PROBE_MS, false, { ref: false })]);
   } finally {
-    clearTimeout(timer);
     for (const socket of sockets) socket.destroy();
     server.close();
   }
 }
 
-function handleOf(server: object): ServerHandle | undefined {
-  const handle = '_handle' in server ? server._handle : undefined;
-  if (typeof handle !== 'object' || handle === null) return undefined;
-  const members = handle as Record<string, unknown>;
-  const names = ['onconnection', 'setNoDelay', 'setKeepAlive'];
-  return names.every((name) => typeof members[name] === 'function')
-    ? (handle as ServerHandle)
-    : undefined;
+function handleOf(server: Server): ServerHandle | undefined {
+  const { _handle: handle } = server as { readonly _handle?: ServerHandle | null };
+  const names = ['onconnection', 'setNoDelay', 'setKeepAlive'] as const;
+  return handle && names.every((name) => typeof handle[name] === 'function') ? handle : undefined;
 }
 
 function setOptions(handle: Handle, keepAliveSeconds: number): void {
