@@ -25,7 +25,7 @@ import {
   type UdpSession,
   type UdpTransport,
 } from './transport.ts';
-import { previousFlows, refusals, type Refuse } from './known-clients.ts';
+import { previousFlows, refusals } from './known-clients.ts';
 import { DeadlineQueue, IdleQueues } from '../core/timers.ts';
 
 /** Sessions that a datagram may pass through when endpoints are services of this process. */
@@ -54,7 +54,7 @@ const QUIET_MS = 1000;
  * port, or when a newer one needs its room. The client's next datagram then begins another one.
  */
 export class UdpAcceptor implements SessionHost {
-  readonly refuse: Refuse;
+  readonly refuse: ReturnType<typeof refusals>;
   readonly #context: EngineContext;
   readonly transport: UdpTransport;
   readonly #idle: IdleQueues<UdpSession>;

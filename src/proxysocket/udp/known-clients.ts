@@ -59,19 +59,12 @@ function keyOf(servicePort: string, client: string): string {
 /** Refused clients that are remembered in each of two sets, so that each is reported once. */
 export const MAX_REFUSED_CLIENTS = 2048;
 
-export type Refuse = (
-  owner: ServicePort,
-  client: ClientAddress,
-  reason: RejectReason,
-  datagrams?: number,
-) => void;
-
 /**
  * Counts and reports clients that get no session. Each of their datagrams counts as dropped, but a client port counts
  * as rejected, and causes an event, only once during the life of a session. It is remembered in two sets, of which
  * the older one is dropped when the younger one is full or has expired.
  */
-export function refusals(clock: Clock, windowMs: number): Refuse {
+export function refusals(clock: Clock, windowMs: number) {
   let [recent, previous] = [new Set<string>(), new Set<string>()];
   let since = clock.now();
   const isKnown = (key: string): boolean => {
@@ -85,7 +78,7 @@ export function refusals(clock: Clock, windowMs: number): Refuse {
     recent.add(key);
     return previous.has(key);
   };
-  return (owner, client, reason, datagrams = 1) => {
+  return (owner: ServicePort, client: ClientAddress, reason: RejectReason, datagrams = 1): void => {
     owner.counters.datagramsDropped += datagrams;
     const remoteAddress = formatHostPort({ host: client.address, port: client.port });
     if (isKnown(`${reason} ${remoteAddress} ${owner.name}`)) return;
