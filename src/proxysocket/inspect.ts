@@ -92,15 +92,12 @@ export function inspectAll(
   return { connections: found, matched, complete: true };
 }
 
+/** Of the failing endpoints of several workers, only the service ports are complete. */
 export function mergeInspections(parts: readonly Inspection[], maxConnections: number): Inspection {
   const endpoints = Map.groupBy(
     parts.flatMap((part) => part.endpoints),
     ({ servicePort, endpoint }) => `${servicePort} ${endpoint}`,
   );
-  const failing = new Map<string, ReadonlySet<string>>();
-  for (const [servicePort, group] of parts.flatMap((part) => [...(part.failing ?? [])])) {
-    failing.set(servicePort, new Set([...(failing.get(servicePort) ?? []), ...group]));
-  }
   return {
     connections: parts
       .flatMap(({ connections }) => connections)
@@ -109,7 +106,7 @@ export function mergeInspections(parts: readonly Inspection[], maxConnections: n
     matched: parts.reduce((sum, { matched }) => sum + matched, 0),
     complete: parts.every(({ complete }) => complete),
     endpoints: Array.from(endpoints.values(), (same) => same.reduce(mergeEndpoint)),
-    failing,
+    failing: new Map(parts.flatMap(({ failing }) => [...(failing ?? [])])),
   };
 }
 
@@ -122,7 +119,9 @@ function mergeEndpoint(one: EndpointSnapshot, other: EndpointSnapshot): Endpoint
   const [lastError] = [one.lastError, other.lastError]
     .filter((error) => error !== undefined)
     .sort((a, b) => a.agoMs - b.agoMs);
-  const failedAgoMs = least(lastFailure(one), lastFailure(other));
+  const [failedAgoMs] = [one, other]
+    .flatMap(({ failing: isFailing, lastError: last }) => (isFailing && last ? [last.agoMs] : []))
+    .sort((a, b) => a - b);
   const failing =
     failedAgoMs !== undefined && (connectedAgoMs === undefined || failedAgoMs < connectedAgoMs);
   const longest = Math.max(one.failingMs ?? 0, other.failingMs ?? 0);
@@ -143,11 +142,6 @@ function mergeEndpoint(one: EndpointSnapshot, other: EndpointSnapshot): Endpoint
     failing,
     failingMs: failing ? Math.min(longest, connectedAgoMs ?? longest) : undefined,
   };
-}
-
-/** When the last attempt failed, of an endpoint that fails. Milliseconds ago. */
-function lastFailure({ failing, lastError }: EndpointSnapshot): number | undefined {
-  return failing ? lastError?.agoMs : undefined;
 }
 
 function least(one: number | undefined, other: number | undefined): number | undefined {

@@ -103,11 +103,6 @@ export function shareOfLimits<Limits extends Partial<EngineLimits>>(
   return { ...limits, ...Object.fromEntries(parts) };
 }
 
-/** How many descriptors each worker may count with; the reserve is that of all of them. */
-export function shareOfDescriptors(limit: number, reserve: number, workers: number): number {
-  return reserve + Math.floor(Math.max(0, limit - reserve) / workers);
-}
-
 /** Maximum number of workers: each has its own socket for every listener. */
 export const MAX_WORKERS = 64;
 

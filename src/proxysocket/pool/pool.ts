@@ -24,13 +24,7 @@ import {
 import { canSteer } from '../linux/open-listener.ts';
 import { probePlatform } from '../linux/sys/library.ts';
 import { Sys } from '../linux/sys/sys.ts';
-import {
-  DEFAULT_LIMITS,
-  type EngineLimits,
-  type LimitChange,
-  shareOfDescriptors,
-  shareOfLimits,
-} from '../limits.ts';
+import { DEFAULT_LIMITS, type EngineLimits, type LimitChange, shareOfLimits } from '../limits.ts';
 import type { EngineChange } from '../spec.ts';
 import { sharedCounters, type ServicePortRecord } from './counter-memory.ts';
 import { CHANNELS, decodeMessage, publishFault, type Command, type Report } from './protocol.ts';
@@ -261,8 +255,10 @@ export class Pool implements Engine {
     return worker;
   }
 
+  /** How many descriptors each worker may count with; the reserve is that of all of them. */
   #descriptorShare(workers: number): number {
-    return shareOfDescriptors(this.#descriptorLimit, this.#limits.reservedDescriptors, workers);
+    const { reservedDescriptors: reserve } = this.#limits;
+    return reserve + Math.floor(Math.max(0, this.#descriptorLimit - reserve) / workers);
   }
 
   /** Replaces a worker, and each of its replacements, when it dies. Must not reject. */
