@@ -167,7 +167,8 @@ export async function removeInterfaceAddresses(exec: Exec, name?: string): Promi
   if (name !== undefined) checkInterfaceName(name);
   const changed: string[] = [];
   for (const link of await listLinks(exec)) {
-    const { ifname = '', addr_info: addresses = [] } = link;
+    const { ifname = '', addr_info = [] } = link;
+    const addresses = addr_info.filter(({ local }) => local !== undefined);
     const ours = addresses.filter(isOurs);
     if (ifname !== (name ?? ifname) || (!isOurLink(link) && ours.length === 0)) continue;
     const isForeign = addresses.some((each) => !isOurs(each) && each.scope !== 'link');
