@@ -34,6 +34,8 @@ interface Given extends Partial<Omit<EngineOptions, 'limits'>> {
   /** Whether a probe fails. */
   readonly fails?: true;
   readonly platform?: NodeJS.Platform;
+  /** Whether the kernel cannot spread clients by address. */
+  readonly steerless?: true;
 }
 
 /** `gives`: the engine, or the error. `line`: the one in the log, if any. */
@@ -44,7 +46,10 @@ function check(
   line?: object,
 ): void {
   linuxTest(name, async (t) => {
-    const { crashes = 0, fails, platform = process.platform, ...options } = given;
+    const { crashes = 0, fails, platform = process.platform, steerless, ...options } = given;
+    const steer = Reflect.get(Sys.prototype, 'steer');
+    t.teardown(() => Object.assign(Sys.prototype, { steer }));
+    if (steerless) Sys.prototype.steer = () => -1;
     const crashFolder = join(t.testdir(), 'runs');
     const { log, lines } = await captureLog();
     crash(crashFolder, crashes);
@@ -73,6 +78,8 @@ const unfit = { code: 'KPNG_ENGINE_UNFIT', message: `--engine linux cannot work 
 const crashLoop = /^crash-loop: the last 3 starts .*; remove .* to retry/;
 const toLinux = { msg: 'Chose --engine linux' };
 const toNode = (reason: string | RegExp) => ({ msg: 'Chose --engine node', reason });
+const THREE = { engine: 'linux', workers: 3 } as const;
+const oneWorker = { level: 'warn', msg: /only one worker/, workers: 3 };
 const idle = { level: 'warn', msg: /^--workers needs the linux engine/, workers: 2 };
 
 check('auto: linux where its probes pass', {}, 'linux', toLinux);
@@ -88,21 +95,9 @@ check('auto: other systems', { platform: 'win32' }, 'node', toNode('platform: th
 check('linux: in spite of crashes', { engine: 'linux', crashes: 3 }, 'linux', { crashes: 3 });
 check('linux: a probe fails', { engine: 'linux', fails: true }, unfit);
 check('linux: several workers', { engine: 'linux', workers: 2 }, 'linux');
+check('linux: why there is only one worker', { ...THREE, steerless: true }, 'linux', oneWorker);
 check('node: nothing is probed', { engine: 'node' }, 'node');
 check('node: workers are a warning', { engine: 'node', workers: 2 }, 'node', idle);
-
-linuxTest('linux: the log says why there is only one worker', async (t) => {
-  const steer = Reflect.get(Sys.prototype, 'steer');
-  t.teardown(() => Object.assign(Sys.prototype, { steer }));
-  Sys.prototype.steer = () => -1;
-  const { log, lines } = await captureLog();
-  order(0);
-  const hooks = { module, crashFolder: join(t.testdir(), 'runs') };
-  const options = { engine: 'linux', workers: 3, limits, instance: 'one' } as const;
-  const engine = await createEngine(options, {}, log, hooks);
-  t.teardown(() => engine.destroy());
-  t.match(lines(), [{ level: 'warn', msg: /only one worker/, workers: 3 }]);
-});
 
 t.test('node: the log says how it relays', async (t) => {
   for (const [hooks, expected] of [
