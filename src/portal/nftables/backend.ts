@@ -208,8 +208,8 @@ export async function cleanUpNftables(
 
 function udpPortals(listing: string): Map<string, string> {
   const portals = new Map<string, string>();
-  for (const { block, text } of linesOf(listing)) {
-    const [, digit] = /^(?:services|node-ports)([46])$/.exec(block) ?? [];
+  for (const [name, text] of linesOf(listing)) {
+    const [, digit] = / (?:services|node-ports)([46])$/.exec(name) ?? [];
     if (digit === undefined) continue;
     for (const [key] of elementsIn(text)) {
       const [, address, port] = /^(?:(\S+) \. )?udp \. (\d+)$/.exec(key) ?? [];

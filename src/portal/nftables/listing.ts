@@ -5,28 +5,19 @@ import type { ElementChange, Elements, RuleConfig } from '../rules/backend.ts';
 import { networksOf } from '../node-addresses.ts';
 import { allElements, renderTable } from './table.ts';
 
-/** A line within a chain, set or map; the first one of each is empty. */
-interface ListedLine {
-  readonly kind: string;
-  readonly block: string;
-  readonly text: string;
-}
-
 /** Lines parsed before yielding to other work. */
 const PORTION = 1000;
 
-const HEAD = /^\s(chain|map|set) (\S+) \{/;
+const HEAD = /^\s((?:chain|map|set) \S+) \{/;
 
-export function* linesOf(listing: string): Generator<ListedLine> {
-  let kind = '';
-  let block = '';
+/** The lines within chains, sets and maps, with their name: `map services4`; the first one of each is empty. */
+export function* linesOf(listing: string): Generator<[name: string, text: string]> {
+  let name = '';
   for (const [line] of listing.matchAll(/.+/g)) {
     const head = HEAD.exec(line);
-    if (head !== null) {
-      [, kind = '', block = ''] = head;
-      yield { kind, block, text: '' };
-    } else if (line.startsWith('\t}')) block = '';
-    else if (block !== '') yield { kind, block, text: line.trim() };
+    if (head !== null) yield [(name = head[1] ?? ''), ''];
+    else if (line.startsWith('\t}')) name = '';
+    else if (name !== '') yield [name, line.trim()];
   }
 }
 
@@ -42,24 +33,16 @@ export function* elementsIn(text: string): Generator<[key: string, value: string
   }
 }
 
-/** A table, compared with the desired one. */
-export interface ListedTable {
-  /** The process that wrote it; undefined: unknown. */
-  readonly owner: string | undefined;
-  /** The first difference; undefined: none is visible. Chains and sets that are not ours do not count. */
-  readonly difference: string | undefined;
-  /** Chains and sets that the desired table does not have, or not of this type: `chain owner-1234`. */
-  readonly stale: readonly string[];
-  /** The changes that make its elements the desired ones once the stale sets are removed. */
-  readonly changes: readonly ElementChange[];
-}
-
-/** Compares elements one by one, and the rules of each chain by number, as nft lists them in a different form. */
-export async function readTable(
-  listing: string,
-  config: RuleConfig,
-  elements: Elements,
-): Promise<ListedTable> {
+/**
+ * Compares a table with the desired one: elements one by one, and the rules of each chain by number, as nft lists them in
+ * a different form.
+ *
+ * - `owner`: the process that wrote it; undefined: unknown
+ * - `difference`: the first one; undefined: none is visible. Chains and sets that are not ours do not count.
+ * - `stale`: chains and sets that the desired table does not have, or not of this type: `chain owner-1234`
+ * - `changes`: those that make its elements the desired ones once the stale sets are removed
+ */
+export async function readTable(listing: string, config: RuleConfig, elements: Elements) {
   const desired: Outline = new Map();
   for (const line of linesOf(renderTable('table', config))) note(desired, line);
   const missing = new Map(
@@ -75,9 +58,10 @@ export async function readTable(
     lines += 1;
     if (lines % PORTION === 0) await nextTurn();
     note(listed, line);
-    const { kind, block: set, text } = line;
-    const type = listed.get(`${kind} ${set}`);
-    if (kind === 'chain' || type !== desired.get(`${kind} ${set}`)) continue;
+    const [name, text] = line;
+    const type = listed.get(name);
+    if (name.startsWith('chain ') || type !== desired.get(name)) continue;
+    const set = name.slice('map '.length);
     const values = missing.get(set);
     for (const [key, before] of elementsIn(text)) {
       const own = values?.has(key) === true ? key : canonicalKey(key, String(type));
@@ -105,10 +89,9 @@ export async function readTable(
 /** Number of lines of each chain, and type of each set: `chain refuse`, `map services4`. */
 type Outline = Map<string, number | string>;
 
-function note(outline: Outline, { kind, block, text }: ListedLine): void {
-  const name = `${kind} ${block}`;
+function note(outline: Outline, [name, text]: readonly [name: string, text: string]): void {
   const before = outline.get(name);
-  if (kind === 'chain') outline.set(name, Number(before ?? -1) + 1);
+  if (name.startsWith('chain ')) outline.set(name, Number(before ?? -1) + 1);
   else if (/^(?:$|type |flags )/.test(text)) {
     outline.set(name, `${before ?? ''} ${text.replaceAll(';', '')}`);
   }

@@ -46,19 +46,6 @@ interface Item {
   readonly dev?: string;
 }
 
-/** The routing rules, the routes of our table, and commands of `ip -batch` about ours. */
-interface Listed {
-  readonly family: Family;
-  readonly rules: readonly Item[];
-  readonly routes: readonly Item[];
-  /** What is missing. */
-  readonly add: readonly string[];
-  /** Remove rules of ours for other marks, from before `--portal-mark` was changed. */
-  readonly replace: readonly string[];
-  /** Remove all that is ours. */
-  readonly remove: readonly string[];
-}
-
 /** Its calls reject with a `ToolError`. */
 export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRoute) {
   /** Runs commands in one process, as they are run again and again. */
@@ -75,7 +62,8 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
     return runTool(exec, IP, what, { args, stdin });
   };
 
-  const list = async (family: Family): Promise<Listed> => {
+  /** The routing rules, the routes of our table, and commands of `ip -batch` about ours. */
+  const list = async (family: Family) => {
     const listing = batch(family, 'listing', ['rule', `route show table ${table}`], ['-j']);
     const text = await listing.catch((error: unknown) => {
       const cause = error instanceof KpngError ? error.cause : undefined;
@@ -104,17 +92,20 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
       family,
       rules,
       routes,
+      /** What is missing. */
       add: [
         ...(hasRoute ? [] : [`route add local default dev lo ${route}`]),
         ...(own.includes(rule) ? [] : [`rule add ${rule}`]),
       ],
+      /** Remove rules of ours for other marks, from before `--portal-mark` was changed. */
       replace: own.filter((each) => each !== rule).map(deletion),
+      /** Remove all that is ours. */
       remove: [...own.map(deletion), ...(hasRoute ? [`route flush ${route}`] : [])],
     };
   };
 
   /** Rejects as `ensure` does. */
-  const listOwn = async (families: readonly Family[], first = false): Promise<Listed[]> => {
+  const listOwn = async (families: readonly Family[], first = false) => {
     const listed = await Promise.all(families.map(list));
     const others = (items: readonly Item[]) => items.filter((each) => each.protocol !== PROTOCOL);
     const rules = others(listed.flatMap((each) => each.rules));

@@ -5,7 +5,7 @@
 import { randomInt } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { connect, type Server } from 'node:net';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Family } from '../../util/family.ts';
@@ -141,12 +141,7 @@ interface TrialOptions extends TransparentOptions {
   readonly families: readonly Family[];
 }
 
-interface Attempt {
-  readonly family: Family;
-  /** The address of no host (documentation). */
-  readonly to: HostPort;
-  readonly server: Server;
-}
+type Attempt = Awaited<ReturnType<typeof prepare>>;
 
 /** The port "discard". No other trial has the same address and port at the same time. */
 const PORT = 9;
@@ -195,8 +190,8 @@ export async function removeTrial(exec: Exec, table: string): Promise<boolean> {
   return true;
 }
 
-/** Opens a server that sends each client the address to which it has connected. */
-async function prepare(family: Family, socket: TrialOptions['socket']): Promise<Attempt> {
+/** Opens a server that sends each client the address to which it has connected: one of no host (documentation). */
+async function prepare(family: Family, socket: TrialOptions['socket']) {
   const server = await openServer(await socket(family), ({ localAddress = '', localPort = 0 }) =>
     formatHostPort({ host: localAddress, port: localPort }),
   );

@@ -21,14 +21,14 @@ const CONNTRACK: Tool = {
 };
 
 /** UDP portals by `flowKey`, and the proxy port that their flows should be redirected to; empty: none. */
-export type FlowPorts = ReadonlyMap<string, string>;
+type FlowPorts = ReadonlyMap<string, string>;
 
 /** `4 10.0.0.1 53`, or `4 node 30053` for a node port, which is on any address of the node. */
 export function flowKey(family: Family, address: string | undefined, port: number | string) {
   return `${family} ${address ?? 'node'} ${port}`;
 }
 
-export interface UdpFlowsOptions {
+interface UdpFlowsOptions {
   readonly portal: Portal['kind'];
   readonly exec: Exec;
   readonly clock: Clock;
