@@ -284,9 +284,12 @@ export class RequestReader {
 
   /** The requests that a chunk completes. Throws a Refusal behind the last valid one; then nothing more may be read. */
   *read(chunk: Buffer): Generator<Buffer, void, undefined> {
-    this.#begun.append(chunk);
-    if (this.#begun.length < this.#wanted) return;
-    let rest = this.#begun.take();
+    let rest = chunk;
+    if (this.#begun.length > 0) {
+      this.#begun.append(chunk);
+      if (this.#begun.length < this.#wanted) return;
+      rest = this.#begun.take();
+    }
     for (;;) {
       this.#wanted = PREFIX + (rest.length < PREFIX ? 0 : this.#lengthOf(rest));
       if (rest.length < this.#wanted) break;
