@@ -129,14 +129,13 @@ function flagLabel(name: string, { kind, short }: FlagSpec<unknown>): string {
 export function flagHelp(spec: FlagSpec<unknown>): string {
   const aliases = (spec.aliases ?? []).map((alias) => `--${alias}`).join(', ');
   const standard = defaultText(spec);
-  return [
+  const parts = [
     spec.help,
-    aliases === '' ? '' : `Also ${aliases}.`,
-    spec.env === undefined ? '' : `Environment: ${spec.env}.`,
-    standard === '' ? '' : `(default ${standard})`,
-  ]
-    .filter((part) => part !== '')
-    .join(' ');
+    aliases && `Also ${aliases}.`,
+    spec.env && `Environment: ${spec.env}.`,
+    standard && `(default ${standard})`,
+  ];
+  return parts.filter(Boolean).join(' ');
 }
 
 function sectionText({ heading, text, lines = [], rows = [] }: HelpSection): string {
@@ -154,10 +153,9 @@ function columns(rows: readonly (readonly [string, string])[]): string[] {
   const indent = ' '.repeat(left + 4);
   return rows.flatMap(([label, text]) => {
     const [first = '', ...more] = wrap(text, WIDTH - indent.length);
-    const rest = more.map((line) => indent + line);
-    return label.length > left
-      ? [`  ${label}`, indent + first, ...rest]
-      : [`  ${label.padEnd(left)}  ${first}`, ...rest];
+    const isWide = label.length > left;
+    const head = isWide ? [`  ${label}`, indent + first] : [`  ${label.padEnd(left)}  ${first}`];
+    return [...head, ...more.map((line) => indent + line)];
   });
 }
 

@@ -51,19 +51,16 @@ function dim(
 }
 
 export function plainLine(line: Line): string {
-  return line
-    .map(({ text }) => text)
-    .join('')
-    .trimEnd();
+  const texts = line.map(({ text }) => text);
+  return texts.join('').trimEnd();
 }
 
 /** The line for a terminal, cut to its width. */
 export function ansiLine(line: Line, width: number): string {
-  return cut(line, width)
-    .map(({ text, style }) =>
-      style === 'plain' ? text : `\u001b[${CODES[style]}m${text}\u001b[0m`,
-    )
-    .join('');
+  const texts = cut(line, width).map(({ text, style }) =>
+    style === 'plain' ? text : `\u001b[${CODES[style]}m${text}\u001b[0m`,
+  );
+  return texts.join('');
 }
 
 /** No longer than `width` characters. */
