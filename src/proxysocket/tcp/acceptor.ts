@@ -1,9 +1,10 @@
 import { OwnedListener } from '../core/listener.ts';
 import { routeKey, routeKeys } from '../core/addresses.ts';
 import { countRejected, type ServicePort } from '../core/service-port.ts';
+import { tcpAccepted } from '../events.ts';
 import type { ListenSpec } from '../spec.ts';
 import { TcpConnection } from './connection.ts';
-import { publishAccepted } from './publish.ts';
+import { addressText } from './publish.ts';
 import { TcpConnections } from './connections.ts';
 import type { AcceptOwner, TcpClient } from './transport.ts';
 
@@ -39,7 +40,12 @@ class TcpListener extends OwnedListener implements AcceptOwner {
   accepted(client: TcpClient): void {
     const { owner } = this;
     owner.counters.connections += 1;
-    publishAccepted(owner, client);
+    if (tcpAccepted.hasSubscribers)
+      tcpAccepted.publish({
+        servicePort: owner.name,
+        remoteAddress: addressText(client.remoteAddress()),
+        localAddress: addressText(client.localAddress()),
+      });
     const connection = new TcpConnection(this.connections, client, this);
     const refuse = (reason: 'source' | 'limit'): void => {
       countRejected(owner, reason, connection);

@@ -1,17 +1,8 @@
 import type { BalancerEndpoint } from '../../roundrobin/endpoint.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { Client, ServicePort } from '../core/service-port.ts';
-import { relayEnded, relayStarted, tcpAccepted, type RelayAddresses } from '../events.ts';
+import { relayEnded, relayStarted, type RelayAddresses } from '../events.ts';
 import type { ByteCounters, KnownAddress, RelayEnd, TcpClient, TcpDial } from './transport.ts';
-
-export function publishAccepted({ name }: ServicePort, client: TcpClient): void {
-  if (!tcpAccepted.hasSubscribers) return;
-  tcpAccepted.publish({
-    servicePort: name,
-    remoteAddress: addressText(client.remoteAddress()),
-    localAddress: addressText(client.localAddress()),
-  });
-}
 
 /** Returns the four addresses of a relay; undefined without subscribers, since they cost three system calls. */
 export function publishStarted(
