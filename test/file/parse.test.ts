@@ -53,15 +53,6 @@ t.test('V19 (kept): defaults; any key but a name may be missing', async (t) => {
   ]);
 });
 
-t.test('addresses are sorted as strings, each once, and their text is kept', async (t) => {
-  const ips =
-    'ips: {externalips: {v4: [10.0.0.9, 10.0.0.10, 10.0.0.9], v6: ["::2", ::1, FD00::1]}}';
-  t.strictSame(stateOf(fileWith(ips)).services.get('default/web')?.service.ips?.externalIPs, {
-    v4: ['10.0.0.10', '10.0.0.9'],
-    v6: ['::1', '::2', 'FD00::1'],
-  });
-});
-
 t.test('files without services', async (t) => {
   for (const text of ['services: []\n', '{services: []}', 'nodes:\nservices: [] # none\n']) {
     t.equal(stateOf(text).services.size, 0, JSON.stringify(text));

@@ -33,17 +33,6 @@ t.test('however a stream is cut into pieces, the lines are the same', async (t) 
   );
 });
 
-t.test('a line above the limit is refused, whether or not it has ended', async (t) => {
-  for (const pieces of [['x'.repeat(11)], [`${'x'.repeat(11)}\n`], ['xxxxxx', 'xxxxx']]) {
-    const splitter = new LineSplitter('watch', 10);
-    const push = (): unknown => pieces.map((piece) => splitter.push(Buffer.from(piece)));
-    t.throws(push, { message: /a line of more than/ });
-  }
-  const splitter = new LineSplitter('watch', 10);
-  t.strictSame(splitter.push(Buffer.from('0123456789\n01234')), ['0123456789']);
-  t.equal(splitter.pending, 5);
-});
-
 t.test('numbers of any length are compared; anything else is in no order', async (t) => {
   t.ok(isOlder('9', '10'));
   t.ok(isOlder('9007199254740992', '9007199254740993'));

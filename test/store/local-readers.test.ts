@@ -54,26 +54,6 @@ async function demo(): Promise<Cluster> {
     .complete();
 }
 
-t.test('paths in byte order, whichever characters they have', async (t) => {
-  const cluster = await emptyCluster();
-  for (const key of ['ns/a', 'ns/a-b', 'ns/a.b', 'ns/ab']) {
-    cluster.service(key).endpoints(key, pod('y', '10.0.0.2'), pod('x', '10.0.0.1'));
-  }
-  cluster.complete();
-  const readers = new LocalReaders(cluster.store);
-  const first = textsOf(readers.open(ignore).next('n')) ?? [];
-  const paths = (prefix: string): string[] => first.filter((text) => text.startsWith(prefix));
-  t.strictSame(paths('S1'), [...paths('S1')].sort());
-  t.strictSame(paths('S2'), [...paths('S2')].sort());
-  t.equal(paths('S2')[0], 'S2 ns/a-b/x', 'although ns/a comes before ns/a-b');
-  const reader = readers.open(ignore);
-  textsOf(reader.next('n'));
-  cluster.atOnce((all) => {
-    for (const key of ['ns/a', 'ns/a-b', 'ns/a.b', 'ns/ab']) all.deleteService(key);
-  });
-  t.strictSame(textsOf(reader.next('n')), first.map((text) => text.replace('S', 'D')).reverse());
-});
-
 t.test('large change sets have the same order, and show one moment', async (t) => {
   const cluster = await emptyCluster();
   const count = 1500;

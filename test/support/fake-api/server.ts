@@ -10,7 +10,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
 import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
 import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
@@ -80,7 +80,6 @@ export class FakeApi {
   readonly #faults: { readonly fault: Fault; readonly of: Concerned; left: number }[] = [];
   readonly #denied = new Set<Resource>();
   readonly #watches = new Set<OpenWatch>();
-  readonly #sockets = new Set<Socket>();
   #server: Server | undefined;
   #port: number;
 
@@ -105,10 +104,6 @@ export class FakeApi {
             { ...tls, requestCert: tls.ca !== undefined, rejectUnauthorized: false },
             handle,
           );
-    server.on('connection', (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.on('close', () => this.#sockets.delete(socket));
-    });
     server.keepAliveTimeout = 60_000;
     server.listen(this.#port, '127.0.0.1');
     await once(server, 'listening');
@@ -119,11 +114,11 @@ export class FakeApi {
   /** Goes away: refuses connections and cuts those there are. The objects stay. Idempotent. */
   async stop(): Promise<void> {
     const server = this.#server;
-    this.#server = undefined;
     if (server === undefined) return;
     const closed = once(server, 'close');
     server.close();
     this.cut();
+    this.#server = undefined;
     await closed;
   }
 
@@ -163,7 +158,7 @@ export class FakeApi {
 
   /** Cuts every connection. */
   cut(): void {
-    for (const socket of this.#sockets) socket.destroy();
+    this.#server?.closeAllConnections();
   }
 
   bookmark(): void {
