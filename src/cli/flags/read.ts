@@ -1,3 +1,4 @@
+import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { fieldName } from '../../config/fields.ts';
 import type { ConfigFile } from '../../config/file.ts';
 import { KpngError, messageOf } from '../../errors.ts';
@@ -170,37 +171,41 @@ export interface GivenFlag {
 }
 
 /**
- * Splits a command line into `words`, which are not flags, the `rest`, which follows `--`, and flags. The table distinguishes
- * flags with a value from those without, so flags may stand before, between and after the words. As in Go, long flags may have
- * one dash, and one-letter flags a value after `=`.
+ * Splits a command line with `util.parseArgs` into `words`, which are not flags, the `rest`, which follows `--`, and flags. The table
+ * distinguishes flags with a value from those without, so flags may stand before, between and after the words.
  */
 export function splitLine(argv: readonly string[], table: FlagTable) {
   const known = knownFlags(table);
   const end = argv.includes('--') ? argv.indexOf('--') : argv.length;
-  const args = argv.slice(0, end);
-  const words: string[] = [];
-  const flags: GivenFlag[] = [];
-  for (let arg = args.shift(); arg !== undefined; arg = args.shift()) {
-    const [, dashes = '', written = '', inline] = /^(--?)(.[^=]*)(?:=(.*))?$/s.exec(arg) ?? [];
-    const letter = dashes === '-' && !known.has(written) ? known.get(written.charAt(0)) : undefined;
-    if (dashes === '') {
-      words.push(arg);
-    } else if (letter !== undefined) {
-      flags.push({ name: letter.name, written: `--${letter.name}`, text: arg.slice(2) });
-    } else {
-      const { name, alone } = known.get(written) ?? { name: written, alone: 'true' };
-      // A flag with a forgotten value must not consume the next flag. A lone dash and negative numbers are values.
-      const isForgotten = /^-[^\d.]/.test(args[0] ?? '');
-      const text = inline ?? alone ?? (isForgotten ? undefined : args.shift());
-      flags.push({ name, written: dashes === '-' ? `--${name}` : `--${written}`, text });
-    }
+  const args = argv.slice(0, end).map((arg) => doubleDashed(arg, known));
+  // A flag with a forgotten value must not consume the next flag. A lone dash and negative numbers are values.
+  const forgotten = new Set(args.filter((_, index) => /^-[^\d.]/.test(args[index + 1] ?? '')));
+  const options: NonNullable<ParseArgsConfig['options']> = {};
+  for (const [name, { alone }] of known) {
+    options[name] = { type: alone || forgotten.has(`--${name}`) ? 'boolean' : 'string' };
   }
+  const { tokens } = parseArgs({ args, options, strict: false, tokens: true });
+  const flags = tokens.flatMap((token): GivenFlag[] => {
+    if (token.kind !== 'option') return [];
+    const { name, alone } = known.get(token.name) ?? { name: token.name, alone: 'true' };
+    return [{ name, written: token.rawName, text: token.value ?? alone }];
+  });
   return {
-    words,
+    words: tokens.flatMap((token) => (token.kind === 'positional' ? [token.value] : [])),
     rest: argv.slice(end + 1),
     flags: flags.filter(({ name }) => name !== 'help'),
     help: flags.some(({ name }) => name === 'help'),
   };
+}
+
+/** As in Go, long flags may have one dash, and one-letter flags a value after `=`: `-v4` and `-v=4` as `--v=4`. */
+function doubleDashed(arg: string, known: ReturnType<typeof knownFlags>): string {
+  const [, written = '', value = ''] = /^-([^-=\d.][^=]*)(=.*)?$/s.exec(arg) ?? [];
+  const flag = known.get(written);
+  const letter = known.get(written.charAt(0));
+  if (flag !== undefined) return `--${flag.name}${value}`;
+  if (letter !== undefined) return `--${letter.name}=${arg.slice(2)}`;
+  return written === '' ? arg : `-${arg}`;
 }
 
 /** The flags by name, alias and letter; `alone`: the value of one without a value. */
