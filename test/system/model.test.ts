@@ -221,11 +221,8 @@ testEach('packets land where the model says', ['nftables', 'iptables-nft'], asyn
       throw new Error(`${JSON.stringify(sent[index])}: expected ${end}, but ${answer}`);
     }
   });
-  await fc.assert(property, {
-    interruptAfterTimeLimit: 10_000,
-    markInterruptAsFailure: false,
-    endOnFailure: true,
-  });
+  // Always the same ones: a slow machine takes longer.
+  await fc.assert(property, { seed: 1, numRuns: 20, endOnFailure: true });
   t.comment(JSON.stringify(Object.fromEntries(seen)));
   t.same([...seen.keys()].sort(), ['dropped', 'passed on', 'proxy port N', 'refused']);
 });

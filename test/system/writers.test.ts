@@ -36,7 +36,7 @@ testEach('changes succeed while other programs write rules', RULES, async (t, he
   }
   stop.abort();
   await others;
-  t.ok(transactions >= 6, `${transactions} transactions of others`);
+  t.ok(transactions > 0, 'others have written');
   t.same(program.complaints, []);
   t.notMatch(await here.ruleset(), /table inet other/);
 });

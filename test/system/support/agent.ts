@@ -34,7 +34,7 @@ const handlers = {
   },
   /** Opens a connection or a socket that stays. */
   async open(name: string, place: Place) {
-    const flow = await openFlow(place, undefined, 2000);
+    const flow = await openFlow(place, undefined, 5000);
     if (typeof flow === 'string') return flow;
     flows.set(name, flow);
     return 'open';

@@ -1,6 +1,7 @@
 /** The portals that redirect all traffic of the node, so that the same tests show the same of each of them. */
 import t, { type Test } from 'tap';
 import { lab, type Lab } from './lab.ts';
+import type { Machine } from './machine.ts';
 import { Program, type ProgramOptions } from './program.ts';
 
 export type KindName = 'nftables' | 'transparent' | 'iptables-nft' | 'iptables-legacy' | 'address';
@@ -195,6 +196,9 @@ export async function kindLab(t: Test, name: KindName) {
   const here = await lab(t);
   const kind = KINDS[name];
   const { refusals = ['ECONNREFUSED'] } = kind;
+  /** The name of the server that answered, or `refused` for what the portal does without endpoints. */
+  const whoIs = (answer: string) =>
+    refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? '');
   return {
     ...here,
     kind,
@@ -209,9 +213,15 @@ export async function kindLab(t: Test, name: KindName) {
     },
     /** All rules of the node, or its addresses. */
     rules: () => here.sh(kind.list),
-    /** The name of the server that answered, or `refused` for what the portal does without endpoints. */
-    whoIs: (answer: string) =>
-      refusals.includes(answer) ? 'refused' : (answer.split(' ')[0] ?? ''),
+    whoIs,
+    /** Checks that a client may not use a place. */
+    async isDropped(machine: Machine, place: string, source?: string): Promise<void> {
+      const expected = place.endsWith('/UDP') ? 'silence' : kind.dropped;
+      const options = source === undefined ? {} : { source };
+      const ask =
+        expected === 'silence' ? machine.askInVain(place, options) : machine.ask(place, options);
+      t.equal(whoIs(await ask), expected, `${machine.name} ${source ?? ''} at ${place}`);
+    },
   };
 }
 

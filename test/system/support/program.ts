@@ -86,21 +86,24 @@ export class Program extends Cli {
   }
 
   /** Writes another state, and resolves when it is in place. It has to mean something else for the node. */
-  serve(...services: readonly StateService[]): Promise<void> {
-    return this.#writeUntil(services, SYNCED);
+  async serve(...services: readonly StateService[]): Promise<void> {
+    const loaded = await this.serveSame(...services);
+    // A sync before that line was one of what had been there.
+    await this.until(
+      () => this.log.slice(loaded).some(({ msg }) => msg === SYNCED),
+      `the line ${JSON.stringify(SYNCED)}`,
+    );
   }
 
-  /** Writes a state that means the same for the node as the one before, and resolves when it was read. */
-  serveSame(...services: readonly StateService[]): Promise<void> {
-    return this.#writeUntil(services, LOADED);
-  }
-
-  async #writeUntil(services: readonly StateService[], message: string): Promise<void> {
-    const count = (): number => this.log.filter(({ msg }) => msg === message).length;
+  /** Writes a state that means the same for the node as the one before. Resolves with the line at which it was read. */
+  async serveSame(...services: readonly StateService[]): Promise<number> {
     await this.ready();
-    const before = count();
+    const before = this.log.length;
     writeState(this.#path, services);
-    await this.until(() => count() > before, `the next line ${JSON.stringify(message)}`);
+    return this.when(`the line ${JSON.stringify(LOADED)}`, () => {
+      const at = this.log.findIndex(({ msg }, index) => index >= before && msg === LOADED);
+      return at === -1 ? undefined : at;
+    });
   }
 
   /** Ends it with a signal; resolves with its exit code. */

@@ -13,6 +13,10 @@ export const NODE_PORTS = { TCP: 30_080, UDP: 30_053 } as const;
 /** Its TCP addresses: for clients of the cluster, and for others. */
 export const INTERNAL = tcpPlaces(CLUSTER, 80);
 export const OUTSIDE = [...tcpPlaces(EXTERNAL, 80), ...tcpPlaces(NODE, NODE_PORTS.TCP)];
+/** Its UDP addresses: the cluster IP and the node port. */
+export const DATAGRAMS = [...tcpPlaces(CLUSTER, 53), ...tcpPlaces(NODE, NODE_PORTS.UDP)].map(
+  (place) => `${place}/UDP`,
+);
 
 /** Every place of it, by what it is. */
 export const PLACES: Readonly<Record<string, readonly string[]>> = {
@@ -45,13 +49,8 @@ export function places(addresses: Addresses, tcp: number, udp: number): string[]
 
 export type Pod = 'pod-a' | 'pod-b';
 
-export interface EndpointParts {
-  readonly node?: string;
-  readonly ready?: boolean;
-}
-
 /** A pod with both of its addresses, ready and on the node `n1` by default. */
-export function pod(name: Pod, { node = 'n1', ready = true }: EndpointParts = {}): object {
+export function pod(name: Pod, { node = 'n1', ready = true } = {}): object {
   return {
     podname: name,
     endpoint: { ips: both(ADDRESSES[name]) },
