@@ -10,7 +10,9 @@ import type { MachineName, Network } from './network.ts';
 import type { StateService } from './services.ts';
 
 export interface ProgramOptions {
-  /** Flags of the backend. */
+  /** Default: `to-userspace`. */
+  readonly backend?: string;
+  /** Its flags. */
   readonly flags?: string;
   /** Where it runs. Default: the node. */
   readonly machine?: MachineName;
@@ -46,10 +48,16 @@ export class Program extends Cli {
 
   /** Starts it with a state. It ends with the test. */
   constructor(t: Teardown, network: Network, options: ProgramOptions) {
-    const { flags = '', before = [], machine = 'node', state = [] } = options;
+    const {
+      backend = 'to-userspace',
+      flags = '',
+      before = [],
+      machine = 'node',
+      state = [],
+    } = options;
     const path = join(shortDir(t), 'state.yaml');
     writeState(path, state);
-    const words = ['file', '--input', path, 'to-local', 'to-userspace', '-v=2'];
+    const words = ['file', '--input', path, 'to-local', backend, '-v=2'];
     const ports = flags.includes('--dry-run') ? [] : SOME_PORTS;
     super(
       t,

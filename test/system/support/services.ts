@@ -36,7 +36,7 @@ interface Addresses {
   readonly v6: string;
 }
 
-function tcpPlaces({ v4, v6 }: Addresses, port: number): string[] {
+export function tcpPlaces({ v4, v6 }: Addresses, port: number): string[] {
   return [`${v4}:${port}`, `[${v6}]:${port}`];
 }
 
