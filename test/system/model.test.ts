@@ -3,14 +3,10 @@
  * the same landings. What the unit tests show with it holds for the kernel as far as this holds.
  */
 import * as fc from 'fast-check';
-import { iptablesBackend } from '../../src/portal/iptables/backend.ts';
-import { findTools } from '../../src/portal/iptables/tools.ts';
-import { nftablesBackend } from '../../src/portal/nftables/backend.ts';
-import { PortAllocator } from '../../src/portal/proxy-ports.ts';
-import type { Portal, PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
-import { RulePortal } from '../../src/portal/rules/rule-portal.ts';
-import { FakeNft, landing, type Landing, type Packet } from '../support/fake-nft.ts';
+import type { PortalSpec, ServicePortPortals } from '../../src/portal/portal.ts';
+import { landing, type Landing, type Packet } from '../support/fake-nft.ts';
 import { portal } from '../support/portals.ts';
+import { CONTENT, IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import type { Lab } from './support/lab.ts';
 import type { Machine } from './support/machine.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
@@ -22,8 +18,8 @@ const FAR = ['10.96.0.1', '10.96.0.2', 'fd96::1', 'fd96::2'];
 /** Addresses of the node, which services may have, too. */
 const NEAR = [NODE.v4, NODE.pods4, NODE.v6];
 const LOCAL = new Set<string>(Object.values(NODE));
-/** Proxy ports: something listens on each of them all the time. */
-const FIRST_PROXY_PORT = 41_000;
+/** Proxy ports, as rigs choose them: something listens on each of them all the time. */
+const FIRST_PROXY_PORT = 40_001;
 const PROXY_PORTS = 16;
 
 const aPortal = fc.record({
@@ -105,44 +101,12 @@ const packets = fc.array(
 );
 
 /** The portal under test on the kernel of the node, and the one with nftables on a made-up kernel that evaluates. */
-function portals(here: KindLab) {
-  const common = {
-    allocator: new PortAllocator(undefined, Math.random),
-    interfaces: () => [...LOCAL].map((address) => ({ address, loopback: false })),
-    canary: () => ({
-      open: async () => [],
-      probe: async () => 'alive' as const,
-      close: () => undefined,
-    }),
-  };
-  const { exec } = here;
-  const backend =
-    here.kind.name === 'nftables'
-      ? nftablesBackend(exec)
-      : iptablesBackend(exec, () => findTools(exec, 'nft'));
-  const real = new RulePortal({ ...common, exec }, backend);
-  const fake = new FakeNft();
-  const thought = new RulePortal({ ...common, exec: fake.exec }, nftablesBackend(fake.exec));
-  const lands = (packet: Packet): Landing => landing(fake.table().sets, packet, LOCAL);
-  return { real, thought, lands };
-}
-
-/** Plans and commits; the n-th service port has the proxy ports from 2 n on, for IPv4 and IPv6. */
-async function sync(
-  which: Portal,
-  set: readonly ServicePortPortals[],
-  remove: readonly string[],
-): Promise<void> {
-  const plan = which.plan(set, remove);
-  const bound = [...plan].map(([name, list]) => {
-    const first = FIRST_PROXY_PORT + 2 * Number(name.slice(3));
-    const open = list.map((listen) => ({
-      listen,
-      boundPort: listen.address.includes(':') ? first + 1 : first,
-    }));
-    return [name, open] as const;
-  });
-  await which.commit(new Map(bound));
+function rigs({ exec, kind }: KindLab) {
+  const interfaces = () => [...LOCAL].map((address) => ({ address, loopback: false }));
+  const options = { interfaces, canary: () => CONTENT };
+  const isNft = kind.name === 'nftables';
+  const real = new (isNft ? NftablesRig : IptablesRig)({ ...options, exec });
+  return { real, thought: new NftablesRig(options) };
 }
 
 /** Whether what came back is what a landing looks like to the client. */
@@ -188,8 +152,8 @@ async function prepare(here: Lab): Promise<void> {
 
 testEach('packets land where the model says', ['nftables', 'iptables-nft'], async (t, here) => {
   await prepare(here);
-  const { real, thought, lands } = portals(here);
-  t.teardown(async () => Promise.all([real.close(), thought.close()]));
+  const { real, thought } = rigs(here);
+  t.teardown(async () => Promise.all([real.portal.close(), thought.portal.close()]));
   const machines: Record<Packet['from'], Machine> = {
     outside: here.client,
     pod: here.podA,
@@ -201,9 +165,12 @@ testEach('packets land where the model says', ['nftables', 'iptables-nft'], asyn
     const names = set.map(({ servicePort }) => servicePort);
     const remove = before.filter((name) => !names.includes(name));
     before = names;
-    await sync(thought, set, remove);
-    await sync(real, set, remove);
-    const expected = sent.map((packet) => expectedLanding(lands(packet), packet));
+    await thought.sync(set, remove);
+    await real.sync(set, remove);
+    const expected = sent.map((packet) => {
+      const end = landing(thought.nft.table().sets, packet, LOCAL);
+      return expectedLanding(end, packet);
+    });
     const answers = await Promise.all(
       sent.map(({ from, source, destination, port, protocol }, index) => {
         const host = destination.includes(':') ? `[${destination}]` : destination;
