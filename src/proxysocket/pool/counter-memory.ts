@@ -5,6 +5,7 @@ import {
   newCounters,
   PLAIN_COUNTERS,
   UNUSED,
+  type Activity,
   type NewCounters,
   type ServicePortCounters,
 } from '../counters.ts';
@@ -26,6 +27,7 @@ const FIRST_ERROR = PLAIN_COUNTERS.length;
 const FIRST_BUCKET = FIRST_ERROR + CONNECT_ERROR_CAUSES.length;
 const SUM = FIRST_BUCKET + CONNECT_SECONDS_BUCKETS.length + 1;
 const ROW_LENGTH = SUM + 1;
+const ACTIVE = PLAIN_COUNTERS.indexOf('active');
 const GAUGES = GAUGE_COUNTERS.map((name) => PLAIN_COUNTERS.indexOf(name));
 
 function sumOf(rows: readonly ThreadRow[]): CounterRow {
@@ -63,6 +65,17 @@ export class ServicePortRecord {
       counters.connectErrors[cause] = sum[FIRST_ERROR + index] ?? 0;
     counters.connectSeconds = { counts: [...sum.subarray(FIRST_BUCKET, SUM)], sum: sum[SUM] ?? 0 };
     return counters;
+  }
+
+  /** The same in short, without an object for each of many service ports. */
+  get activity(): Omit<Activity, 'servicePorts'> {
+    let [counted, active] = [0, 0];
+    for (const { row } of this.#rows) {
+      for (let index = 0; index < FIRST_BUCKET; index += 1) counted += row[index] ?? 0;
+      for (const gauge of GAUGES) counted -= row[gauge] ?? 0;
+      active += row[ACTIVE] ?? 0;
+    }
+    return { counted, active };
   }
 
   /** A thread has begun to count. It may have before, if the service port was removed and set again. */

@@ -18,10 +18,13 @@ type Listeners = Pick<ListenerTable<ServicePortRecord, PoolListener>, 'set' | 'o
  * here, which are not in the table; their states are those of the listeners that use them.
  */
 export class ServicePorts {
-  readonly table = new ServicePortTable<ServicePortRecord>((record) => ({
-    listeners: this.#statusOf(record),
-    endpoints: record.spec.endpoints.length,
-  }));
+  readonly table = new ServicePortTable<ServicePortRecord>(
+    (record) => ({
+      listeners: this.#statusOf(record),
+      endpoints: record.spec.endpoints.length,
+    }),
+    ({ activity }) => activity,
+  );
   readonly #listeners: Listeners;
   /** The owners of shared sockets, by name. */
   readonly #shared = new Map<string, ServicePortRecord>();
