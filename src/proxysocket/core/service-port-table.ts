@@ -79,24 +79,32 @@ export class ServicePortTable<O extends Entry> {
   }
 
   names(): string[] {
-    this.forget();
-    return [...this.#present.keys(), ...this.#removed.keys()];
+    return Array.from(this.#shown(), ({ name }) => name);
   }
 
   activity(): Activity {
-    this.forget();
-    let [counted, active] = [0, 0];
-    for (const owner of this.all()) {
+    let [servicePorts, counted, active] = [0, 0, 0];
+    for (const owner of this.#shown()) {
       const its = this.#activityOf(owner);
+      servicePorts += 1;
       counted += its.counted;
       active += its.active;
     }
-    return { servicePorts: this.#present.size + this.#removed.size, counted, active };
+    return { servicePorts, counted, active };
   }
 
-  /** Forgets removed service ports without relays. */
+  /** Forgets removed service ports without relays, once they have been removed everywhere and get none. */
   forget(): void {
     for (const [name, owner] of this.#removed)
-      if (this.#activityOf(owner).active === 0) this.#removed.delete(name);
+      if (!this.#hasRelays(owner)) this.#removed.delete(name);
+  }
+
+  *#shown(): Iterable<O> {
+    yield* this.#present.values();
+    for (const owner of this.#removed.values()) if (this.#hasRelays(owner)) yield owner;
+  }
+
+  #hasRelays(owner: O): boolean {
+    return this.#activityOf(owner).active > 0;
   }
 }

@@ -104,6 +104,18 @@ t.test('counters of a removed service port continue while a thread has relays', 
   t.end();
 });
 
+t.test('a client that comes while its service port is being removed counts', (t) => {
+  const { ports, apply } = setUp();
+  const { one } = apply(set('d/web'));
+  apply({ kind: 'remove', name: 'd/web' }, () => {
+    t.same(ports.table.names(), []);
+    t.match(ports.table.activity(), { servicePorts: 0 });
+    one.active = 1;
+  });
+  t.match(ports.table.snapshot(), [{ draining: true, counters: { active: 1 } }]);
+  t.end();
+});
+
 t.test('clients during a change of protocol do not count for the new service port', (t) => {
   const { ports, apply } = setUp();
   const { one } = apply(set('d/web'));
