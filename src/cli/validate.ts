@@ -68,7 +68,9 @@ async function validate(
     return 0;
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
-    for (const line of error.message.split('\n')) report(`${line} (${error.code})`);
+    // Only the lists of errors have several lines; a path may have a line break.
+    const lines = error.code.endsWith('_INVALID') ? error.message.split('\n') : [error.message];
+    for (const line of lines) report(`${line} (${error.code})`);
     return 2;
   }
 }

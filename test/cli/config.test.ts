@@ -306,6 +306,8 @@ t.test('every error, with line and column', async (t) => {
     code: 2,
     stderr: /cannot read the state file .*none\.yaml: there is no such file.*KPNG_STATE_FILE_READ/,
   });
+  const oneLine = await runHere('validate', join(folder, 'no\nfile'));
+  t.match(oneLine.stderr, /no\\u000afile: there is no such file .*\n$/);
   t.match(await runHere('validate'), { code: 2, stderr: /name the file: validate STATE_FILE/ });
 });
 
