@@ -127,7 +127,8 @@ function bindRun(named: Topic, flags: Flags, env: Environment, config?: ConfigFi
 /** The given flags of kube-proxy and klog that have no effect. Throws for those of a command that is not named. */
 function ignoredFlags(flags: Flags, table: FlagTable): BoundCommand['ignored'] {
   const others = flags.filter(({ name }) => !Object.hasOwn(table, name));
-  for (const { name, text = '' } of others) {
+  // A forgotten mode is refused like a wrong one.
+  for (const { name, text = 'true' } of others) {
     const foreign = FOREIGN_FLAGS.get(name);
     if (foreign === undefined) {
       const owners = COMMANDS.filter((each) => Object.hasOwn(each.flags, name));

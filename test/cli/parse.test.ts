@@ -191,6 +191,7 @@ kube to-api --listen nowhere => --listen "nowhere"
 kube to-api --local-api=false --globalv1-api=false => both off
 file to-api --listen-tls-ca ca => needs both --listen-tls-crt and --listen-tls-key
 api to-file --output= => expected a path
+kube to-userspace --proxy-mode => --proxy-mode=true: this program proxies in userspace only
 kube to-userspace --proxy-mode=ipvs => --proxy-mode=ipvs: this program proxies in userspace only; leave the flag out and select with --portal
 kube to-userspace --cleanup => --cleanup: use the command cleanup
 kube to-userspace --write-config-to x => config print
