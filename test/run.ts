@@ -12,7 +12,7 @@
 import { globSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { HAS_LINUX_ENGINE, runChecks, toolScript, type Check } from './runner/check.ts';
-import { runTests, tallyLine, type Tally, type TestProcess } from './runner/tap.ts';
+import { print, runTests, tallyLine, type Tally, type TestProcess } from './runner/tap.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 /** At a time; many of them mostly wait. */
@@ -51,10 +51,6 @@ const others: readonly Check[] = [
   check('prose', 'tools/prose/lint.ts'),
   check('generated', 'tools/generate/main.ts', '--check'),
 ];
-
-function print(line: string): void {
-  process.stdout.write(`${line}\n`);
-}
 
 async function main(args: readonly string[]): Promise<boolean> {
   const fast = args[0] === '--fast';

@@ -106,7 +106,7 @@ async function runProcess(
   return tests;
 }
 
-function print(text: string): void {
+export function print(text: string): void {
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 

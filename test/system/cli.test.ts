@@ -181,15 +181,13 @@ testEach('serves clients behind the first bridge of a host', ['transparent'], as
   await here.start({ state: [service()], machine: 'world' }).ready();
   t.match(await here.node.ask(WEB), /^pod/);
   const { v4 } = ADDRESSES.world;
-  const commands = [
-    ['link', 'add', 'bridge', 'type', 'bridge'],
-    ['link', 'set', 'bridge', 'up'],
-    ['link', 'set', 'eth0', 'master', 'bridge'],
-    ['address', 'delete', `${v4}/24`, 'dev', 'eth0'],
-    ['address', 'add', `${v4}/24`, 'dev', 'bridge'],
-    ['route', 'add', 'default', 'via', NODE.world4],
-  ];
-  for (const words of commands) await here.network.inside('world', 'ip', words);
+  const commands = `link add bridge type bridge
+    link set bridge up
+    link set eth0 master bridge
+    address delete ${v4}/24 dev eth0
+    address add ${v4}/24 dev bridge
+    route add default via ${NODE.world4}`;
+  await here.network.inside('world', 'ip', ['-batch', '-'], commands);
   t.ok(await eventually(async () => (await here.node.ask(WEB)).startsWith('pod')));
 });
 

@@ -10,8 +10,8 @@
 import { globSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemExec } from '../../src/portal/exec.ts';
-import { oneFile, runTests, tallyLine, type Tally } from '../runner/tap.ts';
-import { isInUse, removeStale } from '../../bench/support/namespaces.ts';
+import { oneFile, print, runTests, tallyLine, type Tally } from '../runner/tap.ts';
+import { isInUse, Namespaces } from '../../bench/support/namespaces.ts';
 import { lack } from '../../bench/support/tools.ts';
 import { PREFIX } from './support/network.ts';
 
@@ -21,59 +21,49 @@ const TOOLS =
   'ip nft iptables-nft iptables-legacy ip6tables-legacy conntrack sysctl curl setpriv prlimit flock unshare nsenter ' +
   'mount ss openssl';
 
-function print(line: string): void {
-  process.stdout.write(`${line}\n`);
-}
-
 /** What keeps the tests from running here. */
-async function obstacles(): Promise<string[]> {
+function obstacles(): string[] {
   const missing = TOOLS.split(' ').flatMap((tool) => lack(tool) ?? []);
   if (missing.length > 0) return missing;
-  const name = `${PREFIX}-${process.pid}-try`;
   try {
-    await systemExec({ file: 'ip', args: ['netns', 'add', name] });
-    await systemExec({ file: 'ip', args: ['netns', 'delete', name] });
+    const trial = new Namespaces(PREFIX);
+    trial.add('try');
+    trial.remove();
     return [];
   } catch (error) {
     return [`no namespace can be made, which root can: ${String(error)}`];
   }
 }
 
+const STATE = `ip netns list
+nft list ruleset
+iptables-legacy-save
+ip6tables-legacy-save
+ip -o address
+sysctl net.ipv4.ip_forward net.ipv4.conf.all.route_localnet`;
+
 /** The state of the machine that no test may change. Others may run these tests at the same time. */
 async function machineState(): Promise<readonly string[]> {
-  const namespaces = await systemExec({ file: 'ip', args: ['netns', 'list'] });
-  const parts = [
-    await systemExec({ file: 'nft', args: ['list', 'ruleset'], maxOutput: 2 ** 26 }),
-    await systemExec({ file: 'iptables-legacy-save', args: [], maxOutput: 2 ** 26 }),
-    await systemExec({ file: 'ip6tables-legacy-save', args: [], maxOutput: 2 ** 26 }),
-    await systemExec({ file: 'ip', args: ['-o', 'address'], maxOutput: 2 ** 24 }),
-    await systemExec({
-      file: 'sysctl',
-      args: ['net.ipv4.ip_forward', 'net.ipv4.conf.all.route_localnet'],
-    }),
-  ];
-  return [
-    // Those of tests and benchmarks that run at the same time come and go.
-    ...namespaces.stdout
-      .split('\n')
-      .filter((line) => !isInUse(PREFIX, line) && !line.startsWith('kpngbench-')),
-    ...parts
-      // Lifetimes, and what iptables counts and when, change by themselves.
-      .map(({ stdout }) =>
-        stdout.replaceAll(/ (?:valid|preferred)_lft \S+|^# .*\n|\[\d+:\d+\]/gm, ''),
-      )
-      .flatMap((text) => text.split('\n')),
-  ];
+  const { stdout } = await systemExec({
+    file: 'sh',
+    args: ['-e', '-c', STATE],
+    maxOutput: 2 ** 26,
+  });
+  // Lifetimes, and what iptables counts and when, change by themselves.
+  const text = stdout.replaceAll(/ (?:valid|preferred)_lft \S+|^# .*\n|\[\d+:\d+\]/gm, '');
+  // Namespaces of tests and benchmarks that run at the same time come and go.
+  return text
+    .split('\n')
+    .filter((line) => !isInUse(PREFIX, line) && !line.startsWith('kpngbench-'));
 }
 
 async function main(files: readonly string[]): Promise<boolean> {
   const total: Tally = { passed: 0, failed: 0, skipped: 0 };
-  const reasons = await obstacles();
+  const reasons = obstacles();
   if (reasons.length > 0) {
     print(`the system tests cannot run here:\n${reasons.join('\n')}`);
     total.failed += 1;
   } else {
-    removeStale(PREFIX);
     const before = await machineState();
     await runTests(
       {

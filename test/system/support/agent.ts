@@ -14,6 +14,8 @@ type Place = string;
 interface Flow {
   /** Sends once and reports what came back. */
   say(waitMs: number): Promise<Answer>;
+  /** UDP: sends once more, as its clients do. A new address may cost the kernel a datagram. */
+  repeat?(): void;
   close(): void;
 }
 
@@ -28,7 +30,9 @@ const handlers = {
   async ask(place: Place, { source, waitMs }: { source?: string; waitMs: number }) {
     const flow = await openFlow(place, source, waitMs);
     if (typeof flow === 'string') return flow;
+    const again = setInterval(() => flow.repeat?.(), 1000);
     const answer = await flow.say(waitMs);
+    clearInterval(again);
     flow.close();
     return answer;
   },
@@ -140,5 +144,6 @@ async function openFlow(
   );
   const send = () => socket.send('hello', (error) => error !== null && failed(error));
   const close = () => void socket.close();
-  return outcome === 'open' ? { say: (wait) => answerTo(send, wait), close } : outcome;
+  const say = (wait: number) => answerTo(send, wait);
+  return outcome === 'open' ? { say, repeat: send, close } : outcome;
 }

@@ -110,9 +110,8 @@ function iptables(flavor: 'nft' | 'legacy'): Kind {
       `${v4} -F INPUT`,
       `${v4} -t nat -F PREROUTING`,
       `${v6} -F FORWARD`,
-      ...['PORTALS-CONTAINER', 'PORTALS-HOST', 'NODEPORT-CONTAINER', 'NODEPORT-HOST'].map(
-        (chain) => `${v4} -t nat -F KUBE-${chain}`,
-      ),
+      `${v4} -t nat -F KUBE-PORTALS-CONTAINER`,
+      `${v4} -t nat -F KUBE-NODEPORT-HOST`,
     ],
     damageOne: async () => [
       `${v4} -t nat -D KUBE-PORTALS-CONTAINER 2`,
