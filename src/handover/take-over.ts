@@ -17,8 +17,8 @@ import {
 } from './protocol.ts';
 import { Wire } from './wire.ts';
 
-/** No process listens at the path, or ever did. */
-const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
+/** No process listens on the path. */
+const NOT_LISTENING: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
 
 /**
  * Takes over from the process that serves a handover socket. Its sockets are kept for the listeners of this process;
@@ -27,7 +27,7 @@ const NOBODY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED
  */
 export async function takeOver(path: string) {
   const file = fileAt(path);
-  if (file === undefined) return { kind: 'nobody' as const, file };
+  if (file === undefined) return { kind: 'none' as const, file };
   const failed = (reason: string) => ({ kind: 'failed' as const, file: undefined, reason });
   if (process.platform !== 'linux' || !isBuiltin('node:ffi')) {
     return failed('this Node or system cannot pass descriptors');
@@ -44,7 +44,8 @@ export async function takeOver(path: string) {
     return inheritance(received, connection, fileAt(path) === file ? file : undefined);
   } catch (error) {
     connection?.destroy();
-    if (NOBODY.has((error as NodeJS.ErrnoException).code)) return { kind: 'nobody' as const, file };
+    if (NOT_LISTENING.has((error as NodeJS.ErrnoException).code))
+      return { kind: 'none' as const, file };
     return failed(messageOf(error));
   }
 }
