@@ -40,7 +40,8 @@ int wmain(int argc, wchar_t **argv) {
   }
   fputs("]\n", file);
   fclose(file);
-  if (!MoveFileW(draft, request)) return NO_SPOOL;
+  /* Unchecked: Wine reports a failure if the test removes the renamed file before Wine resolves its new name. */
+  MoveFileW(draft, request);
   for (int waited = 0; waited < PATIENCE_MS; waited += 5) {
     FILE *given = _wfopen(answer, L"rb");
     if (given) {
