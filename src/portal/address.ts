@@ -80,14 +80,10 @@ export class AddressPortal extends ListenPlan implements Portal {
     return this.#interfaces();
   }
 
-  leave(): void {
-    this.#keeper?.leave();
-  }
-
   /** Call it once all listeners are closed. Rejects with KPNG_PORTAL_* if addresses cannot be removed. */
-  async close(): Promise<void> {
+  async close(removes?: boolean): Promise<void> {
     // The sockets belong to the engine.
-    await this.#keeper?.close();
+    await this.#keeper?.close(removes);
   }
 
   protected claimsOf({ servicePort: name, portals }: ServicePortPortals): readonly PortalSpec[] {

@@ -104,11 +104,11 @@ export interface Portal {
   /** Applies the plan outside the engine. `bound`: for service ports that the plan changed. */
   commit(bound: Iterable<BoundPorts>): Promise<void>;
 
-  /** From now on `close` removes nothing, because another process uses the rules. Absent: `close` never does. */
-  leave?(): void;
-
-  /** Releases the portal's resources. Idempotent. */
-  close(): Promise<void>;
+  /**
+   * Releases the portal's resources. `removes`: also the rules and addresses; default: they stay for another process.
+   * Idempotent.
+   */
+  close(removes?: boolean): Promise<void>;
 }
 
 /** `10.0.0.1:80/TCP`, or `node port 30080/TCP`. */

@@ -153,29 +153,26 @@ t.test('a loopback address: auto takes address, others refuse', async (t) => {
 
 const onlyLinux = { skip: process.platform === 'linux' ? false : 'only on linux' };
 
-t.test('rules and addresses go only with --cleanup-on-exit', onlyLinux, async (t) => {
-  for (const [flag, isLeft] of [
-    ['', true],
-    ['--cleanup-on-exit', false],
-  ] as const) {
-    const { portal, nft } = await make(`--portal nftables --portal-table mine ${flag}`);
+t.test('rules and addresses go only on request', onlyLinux, async (t) => {
+  for (const removes of [false, true]) {
+    const { portal, nft } = await make('--portal nftables --portal-table mine');
     await portal.commit(new Map());
     t.same([...nft.tables.keys()], ['mine'], 'the name that was given');
-    await portal.close();
-    t.equal(nft.tables.has('mine'), isLeft, flag);
+    await portal.close(removes);
+    t.equal(nft.tables.has('mine'), !removes);
 
-    const { portal: address, ip } = await make(`--portal-interface kpng0 ${flag}`);
+    const { portal: address, ip } = await make('--portal-interface kpng0');
     address.plan(WEB, []);
     await address.prepare?.();
     await address.commit(new Map());
     t.same(ip.addresses('kpng0'), ['10.0.0.1/32']);
-    await address.close();
-    t.equal(ip.links.has('kpng0'), isLeft, flag);
+    await address.close(removes);
+    t.equal(ip.links.has('kpng0'), !removes);
   }
-  const { portal, nft } = await make('--portal nftables --cleanup-on-exit');
+  const { portal, nft } = await make('--portal nftables');
   await portal.commit(new Map());
   nft.broken = exits('Error: Operation not permitted\n');
-  await t.rejects(portal.close(), { code: 'KPNG_PORTAL_PERMISSION', message: /removing/ });
+  await t.rejects(portal.close(true), { code: 'KPNG_PORTAL_PERMISSION', message: /removing/ });
 });
 
 async function keeperOf(
@@ -184,7 +181,7 @@ async function keeperOf(
   env: Record<string, string> = {},
 ) {
   const { log, lines } = await captureLog();
-  const options = { portalInterface, cleanupOnExit: false };
+  const options = { portalInterface };
   const keeper = await createKeeper(options, log, systemExec, { platform, env });
   await keeper?.close();
   return { keeper, lines: lines() };

@@ -14,14 +14,13 @@ export class KeeperRig {
   /** `start +3 -0`, `lost 2`, `failed CODE`, in order. */
   readonly told: string[] = [];
   readonly messages: string[] = [];
-  constructor(t: Teardown, { ip = new FakeIp(), name = 'kpng0', removeOnClose = false } = {}) {
+  constructor(t: Teardown, { ip = new FakeIp(), name = 'kpng0' } = {}) {
     this.ip = ip;
     this.keeper = new AddressKeeper({
       // One can bind sockets where the made-up host has addresses.
       link: Object.assign(new LinuxInterface(name, ip.exec), {
         has: async (address: string) => ip.has(address),
       }),
-      removeOnClose,
       clock: this.clock,
       random: () => 0.5,
       interfaces: () => [],

@@ -34,10 +34,7 @@ export async function startDryRun(
 ): Promise<RunningSink> {
   const done = Promise.withResolvers<void>();
   const write = streamWriter(stdout, () => done.resolve());
-  const portal = await createPortal({ ...options, cleanupOnExit: false }, log, {
-    exec: dryExec(write),
-    dry: PARTS,
-  });
+  const portal = await createPortal(options, log, { exec: dryExec(write), dry: PARTS });
   const proxier = new Proxier({
     engine: dryEngine(write),
     portal,

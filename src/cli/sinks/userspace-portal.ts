@@ -37,7 +37,7 @@ export async function createPortal(
   log: Log,
   { exec = systemExec, dry, previous = [], engine = 'node', system = process }: PortalContext = {},
 ): Promise<Portal> {
-  const { bindAddress, nodePortAddresses, portRange, cleanupOnExit: removeOnClose } = options;
+  const { bindAddress, nodePortAddresses, portRange } = options;
   /** The port that each listener had in the previous process. */
   const previousPorts = new Map(
     previous.map(({ servicePort, address, traffic, port }) => [
@@ -61,7 +61,7 @@ export async function createPortal(
   else kind = process.platform === 'linux' ? 'nftables' : 'address';
 
   if (kind === 'nftables' || kind === 'transparent' || kind === 'iptables') {
-    const shared = { allocator, bindAddress, nodePortAddresses, removeOnClose, exec, ...dry };
+    const shared = { allocator, bindAddress, nodePortAddresses, exec, ...dry };
     return (await rulePortals()).createRulePortal(kind, host, shared);
   }
   const { AddressPortal, NonePortal } = await import('../../portal/address.ts');
@@ -76,7 +76,7 @@ export async function createPortal(
   const { ruleLedger } = await import('../../portal/windows/ledger.ts');
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
   const store = new RuleStore(exec, ruleLedger(system.env));
-  return new PortProxyPortal({ addresses, store, allocator, bindAddress, removeOnClose });
+  return new PortProxyPortal({ addresses, store, allocator, bindAddress });
 }
 
 /** Finds the iptables programs, once. A call after a failure searches again. A dry run assumes what others have. */
@@ -105,12 +105,12 @@ export function iptablesTools(
  * systems other than Windows. Throws KPNG_USAGE for an invalid name, and on systems that do not support it.
  */
 export async function createKeeper(
-  options: Pick<UserspaceOptions, 'portalInterface' | 'cleanupOnExit'>,
+  options: Pick<UserspaceOptions, 'portalInterface'>,
   log: Log,
   exec: Exec,
   { platform, env }: System,
 ): Promise<AddressKeeper | undefined> {
-  const { portalInterface = platform === 'win32' ? undefined : '', cleanupOnExit } = options;
+  const { portalInterface = platform === 'win32' ? undefined : '' } = options;
   if (portalInterface === '') return undefined;
   const link = async () => {
     if (platform === 'win32') {
@@ -128,6 +128,5 @@ export async function createKeeper(
     return new LinuxInterface(portalInterface ?? '', exec);
   };
   const { AddressKeeper } = await import('../../portal/interface/keeper.ts');
-  const kept = { link: await link(), removeOnClose: cleanupOnExit };
-  return new AddressKeeper({ ...kept, clock: systemClock, random: Math.random });
+  return new AddressKeeper({ link: await link(), clock: systemClock, random: Math.random });
 }

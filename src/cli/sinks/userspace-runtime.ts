@@ -61,6 +61,10 @@ export async function startUserspace(
     nodePortsOnly: options.nodePortsOnly,
     holderOf: (place) => socketHolder(place),
   });
+  /** Its rules and addresses stay if a new process uses them. */
+  const rules = {
+    close: () => portal.close(options.cleanupOnExit && server?.newProcess === undefined),
+  };
   /** Whether the last change set was applied. */
   let isWorking = false;
   const checks = options.healthCheckNodePorts
@@ -119,13 +123,12 @@ export async function startUserspace(
       await server?.settled(Math.min(SETTLE_LIMIT_MS, globals.drainTimeout / 2));
       server?.close();
       const newProcess = server?.newProcess;
-      if (newProcess !== undefined) portal.leave?.();
       const checksEnded = newProcess === undefined ? checks?.close() : checks?.leave();
       // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
       if (newProcess === undefined) await checksEnded;
       const carrier = { close: () => engine.close(newProcess && { served: newProcess.served }) };
       // Connections need the addresses that the portal has added.
-      const [first, second] = portal.redirects === true ? [portal, carrier] : [carrier, portal];
+      const [first, second] = portal.redirects === true ? [rules, carrier] : [carrier, rules];
       const ended = async (): Promise<void> => {
         try {
           await proxier.close();
@@ -139,7 +142,7 @@ export async function startUserspace(
     async destroy() {
       await checks?.close();
       await engine.destroy();
-      if (portal.redirects !== true) await portal.close();
+      if (portal.redirects !== true) await rules.close();
     },
   };
 }

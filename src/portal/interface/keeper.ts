@@ -19,8 +19,6 @@ import type { ChangeOutcome, InterfaceAddresses, Verb } from './addresses.ts';
 
 export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
-  /** Whether `close` removes the addresses. Otherwise they stay for a restart. */
-  readonly removeOnClose: boolean;
   readonly clock: Clock;
   readonly random: () => number;
   /** The host's addresses, used until they have been listed; by default as Node reports them. */
@@ -38,7 +36,6 @@ export class AddressKeeper {
   readonly #link: InterfaceAddresses;
   readonly #clock: Clock;
   readonly #interfaces: () => readonly HostAddress[];
-  #removeOnClose: boolean;
   /** The addresses of each service port. */
   readonly #wants = new Map<string, readonly string[]>();
   /** The service ports that need an address. */
@@ -68,9 +65,8 @@ export class AddressKeeper {
   #failure: unknown;
   #closed: Promise<void> | undefined;
 
-  constructor({ link, removeOnClose, clock, random, interfaces }: AddressKeeperOptions) {
+  constructor({ link, clock, random, interfaces }: AddressKeeperOptions) {
     this.#link = link;
-    this.#removeOnClose = removeOnClose;
     this.#clock = clock;
     this.#interfaces = interfaces ?? hostAddresses;
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
@@ -128,16 +124,12 @@ export class AddressKeeper {
     this.#auditing ??= audit(CANARY_AUDIT, () => this.#check(), this.#clock, signal);
   }
 
-  leave(): void {
-    this.#removeOnClose = false;
-  }
-
   /** Stops watching and, if requested, removes all our addresses, once: then they may be another process's. */
-  close(): Promise<void> {
+  close(removes = false): Promise<void> {
     this.#closing.abort();
     this.#closed ??= Promise.resolve(this.#auditing).then(() =>
       this.#queue.run(async () => {
-        if (this.#removeOnClose) await this.#link.dispose();
+        if (removes) await this.#link.dispose();
       }),
     );
     return this.#closed;

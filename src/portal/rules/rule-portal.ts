@@ -42,8 +42,6 @@ export interface RulePortalOptions {
   readonly nodePortAddresses?: readonly string[];
   /** Restricts the host's families. Default: all. */
   readonly families?: readonly Family[];
-  /** Whether `close` removes the rules, unless another process has taken them over. Default: they stay. */
-  readonly removeOnClose?: boolean;
   /** Runs once, after the first write. Must not reject; `close` aborts it and waits for it. */
   readonly afterStart?: (signal: AbortSignal) => Promise<void>;
   /** Identifies this process's rules: 12 hexadecimal digits. Default: random. */
@@ -86,7 +84,6 @@ export class RulePortal extends RedirectPlan implements Portal {
   #retryAt: number | undefined;
   #canaryOpen = false;
   #misses = 0;
-  #removeOnClose: boolean;
   /** When to report that another process has the rules: it may be about to replace this one. */
   #takenReportAt = Infinity;
   /** What runs since the first write. */
@@ -121,7 +118,6 @@ export class RulePortal extends RedirectPlan implements Portal {
     };
     this.#config = this.#readConfig();
     this.#afterStart = options.afterStart;
-    this.#removeOnClose = options.removeOnClose ?? false;
     this.#addressesReadAt = clock.now();
     this.#set = new RuleSet(backend);
     this.#flows = new UdpFlows({ portal: kind, exec, clock, interfaces, isTransparent });
@@ -146,19 +142,12 @@ export class RulePortal extends RedirectPlan implements Portal {
     });
   }
 
-  leave(): void {
-    this.#removeOnClose = false;
-  }
-
-  /**
-   * Stops watching. The rules stay, or are removed with `removeOnClose`; rejects with KPNG_PORTAL_* if that fails.
-   * Idempotent.
-   */
-  async close(): Promise<void> {
+  /** Stops watching. Rejects with KPNG_PORTAL_* if the rules cannot be removed. See `Portal`. */
+  async close(removes = false): Promise<void> {
     this.#closing.abort();
     await this.#watching;
     await this.#queue.run(async () => {
-      if (!this.#removeOnClose) return;
+      if (!removes) return;
       await this.#backend.remove(this.#config);
       // Without the rules, connection tracking would still send clients to closed proxy ports.
       await this.#flows.clear('removed', this.#config.targets);

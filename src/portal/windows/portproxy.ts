@@ -118,7 +118,6 @@ export interface PortProxyOptions {
   readonly allocator: PortAllocator;
   /** IP literal of the proxy ports; `0.0.0.0` and `::` mean the loopback address. */
   readonly bindAddress: string;
-  readonly removeOnClose: boolean;
 }
 
 /**
@@ -132,16 +131,14 @@ export class PortProxyPortal extends AddressPortal {
   override readonly kind = 'portproxy';
   readonly #store: RuleStore;
   protected override readonly proxyAddress: string;
-  readonly #removeOnClose: boolean;
   #conflicts: readonly RuleConflict[] = [];
   #isFirst = true;
   #closed: Promise<void> | undefined;
 
-  constructor({ addresses, store, allocator, bindAddress, removeOnClose }: PortProxyOptions) {
+  constructor({ addresses, store, allocator, bindAddress }: PortProxyOptions) {
     super(addresses, allocator);
     this.#store = store;
     this.proxyAddress = { '0.0.0.0': '127.0.0.1', '::': '::1' }[bindAddress] ?? bindAddress;
-    this.#removeOnClose = removeOnClose;
   }
 
   override problems(): PortalProblem[] {
@@ -155,9 +152,8 @@ export class PortProxyPortal extends AddressPortal {
     await super.commit([]);
   }
 
-  /** To be called once all listeners are closed. */
-  override close(): Promise<void> {
-    this.#closed ??= this.#close();
+  override close(removes = false): Promise<void> {
+    this.#closed ??= this.#close(removes);
     return this.#closed;
   }
 
@@ -170,11 +166,11 @@ export class PortProxyPortal extends AddressPortal {
     return [...super.listenersOf(wanted, own), ...redirected];
   }
 
-  async #close(): Promise<void> {
+  async #close(removes: boolean): Promise<void> {
     try {
-      if (this.#removeOnClose) await this.#write([]);
+      if (removes) await this.#write([]);
     } finally {
-      await super.close();
+      await super.close(removes);
     }
   }
 

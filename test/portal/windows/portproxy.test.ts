@@ -28,7 +28,6 @@ async function node(t: Test) {
       store: new RuleStore(netsh.exec, ledger),
       allocator: new PortAllocator(RANGE, () => 0),
       bindAddress: '0.0.0.0',
-      removeOnClose: false,
       ...more,
     });
     const sync = async (
@@ -132,7 +131,7 @@ t.test('rules of a killed process are taken over or removed, not those of others
   netsh.rules.set('v4tov4 192.0.2.5 8080', '192.0.2.9 80');
   netsh.rules.set('v4tov4 10.96.0.3 80', '192.0.2.9 80');
   await sync([wants('d/a', 'clusterIP 10.96.0.1:80'), wants('d/b', 'clusterIP 10.96.0.2:80')]);
-  const next = start({ removeOnClose: true });
+  const next = start();
   await next.sync([wants('d/b', 'clusterIP 10.96.0.2:80'), wants('d/c', 'clusterIP 10.96.0.3:80')]);
   t.same([...netsh.rules.keys()].sort(), [
     'v4tov4 10.96.0.2 80',
@@ -148,7 +147,7 @@ t.test('rules of a killed process are taken over or removed, not those of others
     },
   ]);
   const { listings } = netsh;
-  await Promise.all([next.portal.close(), next.portal.close()]);
+  await Promise.all([next.portal.close(true), next.portal.close(true)]);
   t.equal(netsh.listings, listings, 'removed once');
   t.same([...netsh.rules.keys()].sort(), ['v4tov4 10.96.0.3 80', 'v4tov4 192.0.2.5 8080']);
 });
