@@ -8,8 +8,8 @@ import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
 import type { LocalSink } from '../store/local-view.ts';
 import type { Activation } from '../util/activation.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { GivenFlag, misspeltVariables } from './flags/read.ts';
-import { type EffectiveSetting, type FlagTable, type FlagValues, prose } from './flags/table.ts';
+import type { EffectiveSetting, GivenFlag, misspeltVariables } from './flags/read.ts';
+import { type FlagTable, type FlagValues, prose } from './flags/table.ts';
 
 export const PROGRAM = 'kpng-userspace';
 

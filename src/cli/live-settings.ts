@@ -23,7 +23,7 @@ import { systemClock } from '../util/clock.ts';
 import { watchFile } from '../util/file-watcher.ts';
 import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
-import type { EffectiveSetting, JsonValue } from './flags/table.ts';
+import type { EffectiveSetting } from './flags/read.ts';
 
 export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
 
@@ -163,7 +163,7 @@ export function configz(
 
 function kubeProxyFields(
   rules: FieldRules,
-  byFlag: ReadonlyMap<string, JsonValue>,
+  byFlag: ReadonlyMap<string, unknown>,
 ): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
   for (const [name, rule] of Object.entries(rules)) {

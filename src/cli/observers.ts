@@ -52,7 +52,7 @@ export async function observe(options: Live) {
   const ends = [subscribeLog(log, rules), followEvents(health)];
   /** The value of a flag with an address; undefined: nothing is served there. */
   const wanted = <Field extends keyof GlobalOptions>(field: Field) => {
-    const isGiven = settings.some((each) => each.field === field && each.origin.kind !== 'default');
+    const isGiven = settings.some((each) => each.field === field && each.origin.text !== 'default');
     return !isDry && (sink.servesByDefault === true || isGiven) ? globals[field] : undefined;
   };
   const version = programVersion();

@@ -136,7 +136,8 @@ function ignoredFlags(flags: Flags, table: FlagTable): BoundCommand['ignored'] {
         `--${name} is a flag of ${wordList(owners)}, which this command line does not name`,
       );
     }
-    if (foreign.refuses?.(text) === true) {
+    const isHarmless = name === 'proxy-mode' && ['', 'userspace'].includes(text);
+    if (foreign.isRefused && !isHarmless) {
       throw usage(`--${name}${foreign.isSwitch ? '' : `=${text}`}: ${foreign.why}`);
     }
   }

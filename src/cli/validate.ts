@@ -11,7 +11,7 @@ import { escapeControls, escapeLines } from '../util/terminal-text.ts';
 import { print, counted, table, type Column, type OutputForm } from './admin/layout.ts';
 import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './command.ts';
 import { unknownNode } from './flags/backend.ts';
-import type { EffectiveSetting } from './flags/table.ts';
+import type { EffectiveSetting } from './flags/read.ts';
 
 type Output = Pick<Streams, 'stdout' | 'stderr'>;
 

@@ -31,14 +31,14 @@ t.test('flags override the environment, which overrides the file', async (t) => 
   const cases: [string, Record<string, string>, ConfigFile | undefined, string, number][] = [
     [flag, env, config, 'flag', 3],
     [flag, {}, config, 'flag', 3],
-    ['', env, config, 'env', 2],
-    ['', {}, config, 'file', 1],
+    ['', env, config, 'environment KPNG_MAX_CONNECTIONS', 2],
+    ['', {}, config, 'c.yaml:3 (maxConnections)', 1],
     ['', {}, undefined, 'default', 100_000],
   ];
   for (const [flags, variables, settingsFile, origin, value] of cases) {
     const { settings, sink } = run(`local to-userspace ${flags}`, variables, settingsFile);
     const setting = settings.find((each) => each.flag === 'max-connections');
-    t.match(setting, { value, origin: { kind: origin } });
+    t.match(setting, { value, origin: { text: origin } });
     t.match(sink.options, { limits: { maxConnections: value } });
   }
 });

@@ -22,7 +22,7 @@ export function run(
 
 /** The flags that were set: on the command line, in the environment or in a file. */
 export function given({ settings }: BoundCommand): string[] {
-  return settings.flatMap(({ flag, origin }) => (origin.kind === 'default' ? [] : [flag]));
+  return settings.flatMap(({ flag, origin }) => (origin.text === 'default' ? [] : [flag]));
 }
 
 /** The message of a command line that has to be refused. */

@@ -16,7 +16,7 @@ export function cliParts(registry: Registry): Record<string, string> {
   const { sources, sinks, others } = registry;
   const words = (commands: readonly CommandText[]): string =>
     commands.map(({ word, summary }) => `* \`${word}\`: ${summary}`).join('\n');
-  const refused = [...FOREIGN_FLAGS].filter(([, { refuses }]) => refuses !== undefined);
+  const refused = [...FOREIGN_FLAGS].filter(([, { isRefused }]) => isRefused);
   return {
     sources: words(sources),
     backends: words(sinks),

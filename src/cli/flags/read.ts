@@ -1,29 +1,19 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util';
-import { fieldName } from '../../config/fields.ts';
+import { fieldName, type FieldSchema } from '../../config/fields.ts';
 import type { ConfigFile } from '../../config/file.ts';
 import { KpngError, messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
+import { hidePasswords } from '../../util/terminal-text.ts';
 import {
   type FlagSpec,
   type FlagTable,
   type FlagValues,
+  formatted,
   isSwitch,
-  type Origin,
-  settingOf,
   variableOf,
 } from './table.ts';
 
-/** A flag of kube-proxy or klog that this program does not have. */
-export interface ForeignFlag {
-  /** Whether it is a boolean flag, which takes a value only after `=`. */
-  readonly isSwitch: boolean;
-  /** Why it has no effect, or the alternative. */
-  readonly why: string;
-  /** Whether a value is refused. Absent: every value is accepted, with a warning. */
-  readonly refuses?: (value: string) => boolean;
-}
-
-/** By the reason why they have no effect; `?` marks boolean flags. */
+/** Flags of kube-proxy and klog that this program does not have, by the reason why they have no effect; `?` marks boolean flags. */
 const IGNORED: Readonly<Record<string, string>> = {
   'the log goes to standard error; use -v and --logging-format':
     'logtostderr? alsologtostderr? one-output? skip-headers? skip-log-headers? add-dir-header? ' +
@@ -51,32 +41,37 @@ const IGNORED: Readonly<Record<string, string>> = {
   'no metrics are hidden': 'show-hidden-metrics-for-version',
 };
 
-/** The same, by what to use instead. */
-const REFUSED: Readonly<Record<string, string>> = {
+/** The same, by what to use instead. They are refused. */
+const REFUSED: typeof IGNORED = {
+  'this program proxies in userspace only; leave the flag out and select with --portal how clients reach the proxy':
+    'proxy-mode',
   'use the command cleanup': 'cleanup?',
   'no step needs privileges of its own': 'init-only?',
   'use config print --output yaml': 'write-config-to',
   'use the command service': 'windows-service?',
 };
 
-const MODE =
-  'this program proxies in userspace only; leave the flag out and select with --portal how clients ' +
-  'reach the proxy';
+/** By name, with dashes; klog's spelling with underscores is equivalent. A boolean flag takes a value only after `=`. */
+export const FOREIGN_FLAGS = new Map(
+  [IGNORED, REFUSED].flatMap((names) =>
+    Object.entries(names).flatMap(([why, list]) =>
+      list.split(' ').map((name) => {
+        const flag = { isSwitch: name.endsWith('?'), isRefused: names === REFUSED, why };
+        return [name.replace('?', ''), flag] as const;
+      }),
+    ),
+  ),
+);
 
-/** By name, with dashes; klog's spelling with underscores is equivalent. */
-export const FOREIGN_FLAGS: ReadonlyMap<string, ForeignFlag> = new Map([
-  ...foreign(IGNORED),
-  ...foreign({ [MODE]: 'proxy-mode' }, (mode) => mode !== '' && mode !== 'userspace'),
-  ...foreign(REFUSED, () => true),
-]);
+/** A flag with its value, to be shown. */
+export type EffectiveSetting = Readonly<ReturnType<typeof readFlags>['settings'][number]>;
 
-function foreign(names: Readonly<Record<string, string>>, refuses?: ForeignFlag['refuses']) {
-  return Object.entries(names).flatMap(([why, list]) =>
-    list.split(' ').map((name): [string, ForeignFlag] => {
-      const flag = { isSwitch: name.endsWith('?'), why, ...(refuses && { refuses }) };
-      return [name.replace('?', ''), flag];
-    }),
-  );
+/** What sets a flag. */
+interface Origin {
+  /** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
+  readonly text: string;
+  /** The field of the file. */
+  readonly field?: string;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -92,46 +87,54 @@ export function readFlags<Table extends FlagTable>(
   config?: ConfigFile,
 ) {
   const read = (name: string, spec: FlagSpec<unknown>): [value: unknown, origin: Origin] => {
-    const values = given
-      .filter((each) => each.name === name)
-      .map(({ text, written }) => {
-        if (text !== undefined) return parse(written, spec, text);
-        throw usage(`${written} needs a value: ${written} <${spec.kind.placeholder}>`);
-      });
-    if (values.length > 0) {
-      const value = spec.kind.joins === true ? values.flat() : values.at(-1);
-      return [value, { kind: 'flag', text: 'flag' }];
+    const written = given.filter((each) => each.name === name);
+    if (written.length > 0) {
+      const values = written.map((each) => parse(each.written, spec, each.text));
+      return [spec.kind.joins === true ? values.flat() : values.at(-1), { text: 'flag' }];
     }
     for (const variable of [variableOf(name), spec.env ?? '']) {
       const text = env[variable];
       if (text === undefined) continue;
       const value = parse(`${variable} (for --${name})`, spec, text);
-      return [value, { kind: 'env', text: `environment ${variable}` }];
+      return [value, { text: `environment ${variable}` }];
     }
     const setting = config?.settings.get(name);
-    if (config === undefined || setting === undefined) {
-      return [spec.default, { kind: 'default', text: 'default' }];
-    }
+    if (config === undefined || setting === undefined) return [spec.default, { text: 'default' }];
     const { field, text } = setting;
     const line = `${config.path}:${setting.line}`;
-    const value = parse(`${line}: ${field}`, spec, text);
-    return [value, { kind: 'file', text: `${line} (${field})`, field }];
+    return [parse(`${line}: ${field}`, spec, text), { text: `${line} (${field})`, field }];
   };
-  const values: [field: string, value: unknown][] = [];
-  const settings = Object.entries(table).map(([name, spec]) => {
-    const [value, origin] = read(name, spec);
-    values.push([fieldName(name), value]);
-    return settingOf(name, spec, value, origin);
+  const values: Record<string, unknown> = {};
+  const settings = Object.entries(table).map(([flag, spec]) => {
+    const [parsed, origin] = read(flag, spec);
+    const field = fieldName(flag);
+    values[field] = parsed;
+    // As on the command line; empty: no value.
+    const text = hidePasswords(formatted(spec, parsed));
+    const value = jsonOf(parsed, text, spec.kind.schema);
+    return { flag, field, text, value, origin, live: spec.live === true };
   });
-  return { values: Object.fromEntries(values) as FlagValues<Table>, settings };
+  return { values: values as FlagValues<Table>, settings };
 }
 
-function parse(label: string, { kind }: FlagSpec<unknown>, text: string): unknown {
+function parse(label: string, { kind }: FlagSpec<unknown>, text: string | undefined): unknown {
+  if (text === undefined) throw usage(`${label} needs a value: ${label} <${kind.placeholder}>`);
   try {
     return kind.parse(text);
   } catch (error) {
     throw usage(`${label} ${JSON.stringify(text)}: ${messageOf(error)}`);
   }
+}
+
+/** A value for a configuration file. */
+function jsonOf(parsed: unknown, text: string, { type, enum: words }: FieldSchema): unknown {
+  // Neither would take an empty text.
+  if (text === '' && (type === 'integer' || words !== undefined)) return null;
+  if (type === 'integer') return Number(text);
+  if (type === 'boolean') return text === 'true';
+  if (!Array.isArray(parsed)) return text;
+  const items: readonly unknown[] = parsed;
+  return items.every((item) => typeof item === 'string') ? items : text.split(',');
 }
 
 export function usage(message: string): KpngError {

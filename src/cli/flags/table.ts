@@ -1,5 +1,4 @@
-import { fieldName, type FieldSchema } from '../../config/fields.ts';
-import { hidePasswords } from '../../util/terminal-text.ts';
+import type { FieldSchema } from '../../config/fields.ts';
 
 /**
  * Flags as data. One table per command drives parsing, `--help`, docs/reference/command-line.md and shell completion.
@@ -94,44 +93,4 @@ export function formatted({ kind }: FlagSpec<unknown>, value: unknown): string {
 /** `default` as text; empty if there is nothing to show. */
 export function defaultText(spec: FlagSpec<unknown>): string {
   return spec.defaultText ?? formatted(spec, spec.default);
-}
-
-/** What sets a flag. */
-export interface Origin {
-  readonly kind: 'flag' | 'env' | 'file' | 'default';
-  /** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
-  readonly text: string;
-  /** The field of the file. */
-  readonly field?: string;
-}
-
-/** A flag with its value, to be shown. */
-export type EffectiveSetting = Readonly<ReturnType<typeof settingOf>>;
-
-export function settingOf(flag: string, spec: FlagSpec<unknown>, parsed: unknown, origin: Origin) {
-  /** As on the command line; empty: no value. */
-  const text = hidePasswords(formatted(spec, parsed));
-  return {
-    flag,
-    /** Its name in configuration files. */
-    field: fieldName(flag),
-    text,
-    /** As in a configuration file. */
-    value: jsonOf(parsed, text, spec.kind.schema),
-    origin,
-    live: spec.live === true,
-  };
-}
-
-export type JsonValue = string | number | boolean | null | readonly string[];
-
-function jsonOf(parsed: unknown, text: string, schema: FieldSchema): JsonValue {
-  const { type } = schema;
-  // Neither would take an empty text.
-  if (text === '' && (type === 'integer' || schema.enum !== undefined)) return null;
-  if (type === 'integer') return Number(text);
-  if (type === 'boolean') return text === 'true';
-  if (!Array.isArray(parsed)) return text;
-  const items: readonly unknown[] = parsed;
-  return items.every((item) => typeof item === 'string') ? items : text.split(',');
 }
