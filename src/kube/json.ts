@@ -38,24 +38,18 @@ export function whole(value: unknown): number {
   return typeof value === 'number' && (value | 0) === value ? value : 0;
 }
 
-export interface ObjectName {
-  /** Empty for objects without namespace, such as nodes. */
-  readonly namespace: string;
-  readonly name: string;
-}
-
-export function nameOf(raw: Json): ObjectName {
+export function nameOf(raw: Json): { readonly namespace: string; readonly name: string } {
   const metadata = object(raw['metadata']);
   return { namespace: text(metadata['namespace']), name: text(metadata['name']) };
 }
 
-/** The key of an object: `namespace/name`, or the name of a node. Throws KPNG_OP_INVALID when it lacks one. */
-export function keyOf(kind: string, raw: Json): string {
+/** The key of an object: `namespace/name`, or the name of a node. KPNG_OP_INVALID when it lacks one. */
+export function keyOf(kind: string, raw: Json): string | KpngError {
   const { namespace, name } = nameOf(raw);
   if (name !== '' && (namespace === '') === (kind === 'Node')) {
     return namespace === '' ? name : servicePath(namespace, name);
   }
-  throw new KpngError(
+  return new KpngError(
     'KPNG_OP_INVALID',
     `${kind} ${JSON.stringify(name)} in namespace ${JSON.stringify(namespace)}: ` +
       'the object has no name or namespace; it is skipped.',

@@ -94,16 +94,15 @@ function malformed(what: string, problem: string): KubeFailure {
   return new KubeFailure('malformed', `${what}: ${problem}`);
 }
 
-/** Change of one object. */
+/** Change of one object, or a new version of the state. */
 export interface ObjectEvent {
-  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK';
   readonly raw: Json;
 }
 
 /** Events that arrived together. */
 export interface Batch {
   readonly events: readonly ObjectEvent[];
-  readonly bookmarks: number;
   /** The version to continue from. */
   readonly version: string;
 }
@@ -160,15 +159,14 @@ export async function watchFrom(
       throw new KubeFailure('gone', `${what}: ${problem}`);
     }
     last = batch.version;
-    sendsBookmarks ||= batch.bookmarks > 0;
-    if (batch.events.length + batch.bookmarks > 0) onBatch(batch);
+    sendsBookmarks ||= batch.events.some(({ type }) => type === 'BOOKMARK');
+    if (batch.events.length > 0) onBatch(batch);
   });
   if (lines.pending > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
 }
 
 function read(lines: LineSplitter, piece: Buffer, version: string, what: string): Batch {
   const events: ObjectEvent[] = [];
-  let bookmarks = 0;
   let last = version;
   for (const line of lines.push(piece)) {
     const { type, object: raw } = object(parseJson(line, `${what}: an event`));
@@ -181,10 +179,9 @@ function read(lines: LineSplitter, piece: Buffer, version: string, what: string)
       throw new KubeFailure(causeOf(code, raw), `${what}: ${code} ${text(raw['message'])}`);
     }
     last = versionOf(raw) ?? last;
-    if (type === 'BOOKMARK') bookmarks += 1;
-    else events.push({ type: type as ObjectEvent['type'], raw });
+    events.push({ type: type as ObjectEvent['type'], raw });
   }
-  return { events, bookmarks, version: last };
+  return { events, version: last };
 }
 
 const TYPES: ReadonlySet<string> = new Set(['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR']);

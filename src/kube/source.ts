@@ -1,6 +1,6 @@
 import { sourceConnected, sourceDisconnected } from '../store/events.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
-import { type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
+import { Backoff, type BackoffPolicy, DEFAULT_BACKOFF } from '../util/backoff.ts';
 import { type Clock, MAX_TIMER_MS, pause } from '../util/clock.ts';
 import { openKubeApi } from './api.ts';
 import type { ConfigOptions } from './config.ts';
@@ -16,7 +16,8 @@ import {
   serviceFeed,
   sliceFeed,
 } from './map.ts';
-import { Outage, Reflector, type ReflectorOptions } from './reflector.ts';
+import { Outage, reflect, type Reflection } from './reflector.ts';
+import type { Identity } from './refusal.ts';
 import { type ResourceName, type Selection, serviceSelector } from './resource.ts';
 
 export interface KubeSourceOptions {
@@ -58,12 +59,9 @@ export async function openKubeSource({
 }: KubeSourceOptions): Promise<GlobalSource> {
   const selector = serviceSelector(selection.proxyName);
   const api = await openKubeApi({ ...config, limits, clock, userAgent });
-  const maxMs = Math.max(limits.maxOutageWaitMs, backoff.initialMs);
-  const outage = new Outage(api.clock, { ...backoff, maxMs }, random);
 
   let reportedUser: string | undefined;
-  api.onAnswer = ({ user, by }) => {
-    outage.answered();
+  const reportUser = ({ user, by }: Identity): void => {
     if (reportedUser === user) return;
     reportedUser = user;
     const { origin, context, proxy: given } = api.config;
@@ -116,10 +114,16 @@ export async function openKubeSource({
     },
     /** Keeps the state up to date until the signal aborts, and the process alive. Runs once. */
     async feed(store, signal) {
-      const reflect = <T>(options: Pick<ReflectorOptions<T>, 'resource' | 'apply' | 'report'>) =>
-        new Reflector({ api, outage, backoff, random, ...options }).run(signal);
+      const maxMs = Math.max(limits.maxOutageWaitMs, backoff.initialMs);
+      const outage = new Outage(api.clock, new Backoff({ ...backoff, maxMs }, random), signal);
+      api.onAnswer = (identity) => {
+        outage.answered();
+        reportUser(identity);
+      };
+      const start = <T>(options: Pick<Reflection<T>, 'resource' | 'apply' | 'report'>) =>
+        reflect({ api, outage, backoff, random, ...options }, signal);
       const follow = <T>(resource: Feed<T>): Promise<void> =>
-        reflect({
+        start({
           resource,
           apply: (changes, complete) => {
             const changed = store.update((transaction) => {
@@ -142,7 +146,7 @@ export async function openKubeSource({
           follow(nodeFeed(selection)),
           // The own node is not part of the state, and losing it is not losing the source.
           nodeName !== '' &&
-            reflect({
+            start({
               resource: ownNode(nodeName),
               apply: (changes) => nodeChanged(changes.get(nodeName)),
             }),

@@ -5,7 +5,6 @@ import * as fc from 'fast-check';
 import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
 import { systemClock } from '../../src/util/clock.ts';
-import { KpngError } from '../../src/errors.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
 import { type Json, isObject, keyOf } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
@@ -65,13 +64,8 @@ class World {
   take(raw: Json, gone = false, resource?: string): void {
     for (const feed of this.#feeds) {
       if (feed.name !== (resource ?? feed.name)) continue;
-      let key: string;
-      try {
-        key = keyOf(feed.kind, raw);
-      } catch (error) {
-        if (!(error instanceof KpngError)) throw error;
-        continue;
-      }
+      const key = keyOf(feed.kind, raw);
+      if (typeof key !== 'string') continue;
       const value = gone ? undefined : feed.decode(raw);
       this.store.update((transaction) => feed.change(transaction, key, value));
     }
