@@ -97,43 +97,34 @@ export function parseJson(json: string, what: string): unknown {
 
 const NEWLINE = 0x0a;
 
-/** Splits a stream of bytes into lines of limited length. `what`: for errors. */
-export class LineSplitter {
-  readonly #what: string;
-  readonly #maxBytes: number;
-  readonly #begun = new ByteBuffer();
-
-  constructor(what: string, maxBytes: number) {
-    this.#what = what;
-    this.#maxBytes = maxBytes;
-  }
-
-  /** Bytes of a line that has not ended. */
-  get pending(): number {
-    return this.#begun.length;
-  }
-
-  /**
-   * The lines completed by a chunk, without line ends; empty ones are left out. Throws a KubeFailure if a line exceeds
-   * the limit; the splitter must not be used afterwards.
-   */
-  push(chunk: Buffer): string[] {
+/**
+ * Passes on the lines that each piece of a body completes, without line ends and empty ones. Rejects as `readPieces`,
+ * with `malformed` if a line exceeds the limit, and with `cut` if the last one has no end.
+ */
+export async function readLines(
+  what: string,
+  body: IncomingMessage,
+  { maxBytes, ...limits }: ReadLimits & { readonly maxBytes: number },
+  clock: Clock,
+  onLines: (lines: readonly string[]) => void,
+): Promise<void> {
+  const begun = new ByteBuffer();
+  const append = (piece: Buffer): void => {
+    if (begun.length + piece.length > maxBytes) {
+      throw new KubeFailure('malformed', `${what}: a line of more than ${maxBytes} bytes`);
+    }
+    begun.append(piece);
+  };
+  await readPieces(what, body, limits, clock, (piece) => {
     const lines: string[] = [];
     let start = 0;
-    for (let end = chunk.indexOf(NEWLINE); end !== -1; end = chunk.indexOf(NEWLINE, start)) {
-      this.#append(chunk.subarray(start, end));
-      lines.push(this.#begun.take().toString('utf8'));
+    for (let end = piece.indexOf(NEWLINE); end !== -1; end = piece.indexOf(NEWLINE, start)) {
+      append(piece.subarray(start, end));
+      lines.push(begun.take().toString('utf8'));
       start = end + 1;
     }
-    this.#append(chunk.subarray(start));
-    return lines.filter((line) => line.trim() !== '');
-  }
-
-  #append(piece: Buffer): void {
-    if (this.#begun.length + piece.length > this.#maxBytes) {
-      const message = `${this.#what}: a line of more than ${this.#maxBytes} bytes`;
-      throw new KubeFailure('malformed', message);
-    }
-    this.#begun.append(piece);
-  }
+    append(piece.subarray(start));
+    onLines(lines.filter((line) => line.trim() !== ''));
+  });
+  if (begun.length > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
 }

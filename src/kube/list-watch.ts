@@ -1,5 +1,5 @@
 import type { ApiRequest, KubeApi } from './api.ts';
-import { LineSplitter, parseJson, readBody, readPieces } from './body.ts';
+import { parseJson, readBody, readLines } from './body.ts';
 import { KubeFailure } from './failure.ts';
 import { type Json, isObject, isOlder, list, object, text, versionOf, whole } from './json.ts';
 import { causeOf } from './refusal.ts';
@@ -100,13 +100,6 @@ export interface ObjectEvent {
   readonly raw: Json;
 }
 
-/** Events that arrived together. */
-export interface Batch {
-  readonly events: readonly ObjectEvent[];
-  /** The version to continue from. */
-  readonly version: string;
-}
-
 export interface WatchOptions {
   readonly signal: AbortSignal;
   readonly random: () => number;
@@ -114,20 +107,20 @@ export interface WatchOptions {
   readonly version: string;
   /** The server has begun to answer. */
   readonly onOpen: () => void;
-  readonly onBatch: (batch: Batch) => void;
+  /** Gets the events that arrived together, and the version to continue from. */
+  readonly onEvents: (events: readonly ObjectEvent[], version: string) => void;
 }
 
 /** The server is asked to end the watch; the client ends it this much later. Milliseconds. */
 const OVERTIME_MS = 30_000;
 
 /**
- * Watches a resource until the watch ends normally; throws a KubeFailure if it ends otherwise. Each `onBatch` is
- * complete up to its version.
+ * Watches a resource until the watch ends normally; throws a KubeFailure if it ends otherwise.
  */
 export async function watchFrom(
   resource: Resource<unknown>,
   api: ListApi,
-  { signal, random, version, onOpen, onBatch }: WatchOptions,
+  { signal, random, version, onOpen, onEvents }: WatchOptions,
 ): Promise<void> {
   const { limits, clock } = api;
   const what = `watch ${resource.name}`;
@@ -141,47 +134,41 @@ export async function watchFrom(
   };
   const answer = await api.get(requestFor(resource, 'watch', query), signal);
   onOpen();
-  const lines = new LineSplitter(what, limits.maxEventBytes);
   // A server that sent a bookmark sends more of them; one that has not may never send any.
   let sendsBookmarks = false;
   let last = version;
   const readLimits = {
+    maxBytes: limits.maxEventBytes,
     silenceMs: limits.silenceMs,
     mustSpeak: () => sendsBookmarks,
     totalMs: seconds * 1000 + OVERTIME_MS,
     lateIsEnd: true,
   };
-  await readPieces(what, answer, readLimits, clock, (piece) => {
-    const batch = read(lines, piece, last, what);
-    if (isOlder(batch.version, last)) {
+  await readLines(what, answer, readLimits, clock, (lines) => {
+    const events = lines.map((line) => eventOf(line, what));
+    const newest = events.map(({ raw }) => versionOf(raw)).findLast((each) => each !== undefined);
+    if (newest !== undefined && isOlder(newest, last)) {
       // Such a server does not refuse a version from the future, but stays silent until it is reached.
-      const problem = `the server went back from version ${last} to ${batch.version}`;
+      const problem = `the server went back from version ${last} to ${newest}`;
       throw new KubeFailure('gone', `${what}: ${problem}`);
     }
-    last = batch.version;
-    sendsBookmarks ||= batch.events.some(({ type }) => type === 'BOOKMARK');
-    if (batch.events.length > 0) onBatch(batch);
+    last = newest ?? last;
+    sendsBookmarks ||= events.some(({ type }) => type === 'BOOKMARK');
+    if (events.length > 0) onEvents(events, last);
   });
-  if (lines.pending > 0) throw new KubeFailure('cut', `${what}: ended within an event`);
 }
 
-function read(lines: LineSplitter, piece: Buffer, version: string, what: string): Batch {
-  const events: ObjectEvent[] = [];
-  let last = version;
-  for (const line of lines.push(piece)) {
-    const { type, object: raw } = object(parseJson(line, `${what}: an event`));
-    if (!isObject(raw) || typeof type !== 'string' || !TYPES.has(type)) {
-      throw new KubeFailure('malformed', `${what}: an event of type ${JSON.stringify(type)}`);
-    }
-    if (type === 'ERROR') {
-      // Usually the version is too old.
-      const code = whole(raw['code']);
-      throw new KubeFailure(causeOf(code, raw), `${what}: ${code} ${text(raw['message'])}`);
-    }
-    last = versionOf(raw) ?? last;
-    events.push({ type: type as ObjectEvent['type'], raw });
+function eventOf(line: string, what: string): ObjectEvent {
+  const { type, object: raw } = object(parseJson(line, `${what}: an event`));
+  if (!isObject(raw) || typeof type !== 'string' || !TYPES.has(type)) {
+    throw new KubeFailure('malformed', `${what}: an event of type ${JSON.stringify(type)}`);
   }
-  return { events, version: last };
+  if (type === 'ERROR') {
+    // Usually the version is too old.
+    const code = whole(raw['code']);
+    throw new KubeFailure(causeOf(code, raw), `${what}: ${code} ${text(raw['message'])}`);
+  }
+  return { type: type as ObjectEvent['type'], raw };
 }
 
 const TYPES: ReadonlySet<string> = new Set(['ADDED', 'MODIFIED', 'DELETED', 'BOOKMARK', 'ERROR']);

@@ -13,14 +13,7 @@ import {
 import { type Cause, KubeFailure } from './failure.ts';
 import { type Json, isOlder, keyOf, versionOf } from './json.ts';
 import type { Resource } from './resource.ts';
-import {
-  type Batch,
-  listAll,
-  type ObjectEvent,
-  tooLarge,
-  triggerTimes,
-  watchFrom,
-} from './list-watch.ts';
+import { listAll, type ObjectEvent, tooLarge, triggerTimes, watchFrom } from './list-watch.ts';
 
 /**
  * Spaces out attempts to reach a server while it is unreachable: all requests to it wait, and one at a time tries,
@@ -143,7 +136,7 @@ export async function reflect<T>(
     kubeListed.publish({ ...what, ...listed, durationMs: clock.now() - begunAt });
   };
 
-  const applyBatch = ({ events, version }: Batch): void => {
+  const onEvents = (events: readonly ObjectEvent[], version: string): void => {
     if (kubeReceived.hasSubscribers) {
       kubeReceived.publish({ resource: resource.name, ...countsIn(events) });
     }
@@ -180,7 +173,7 @@ export async function reflect<T>(
     };
     try {
       const version = known;
-      await watchFrom(resource, api, { signal, random, version, onOpen, onBatch: applyBatch });
+      await watchFrom(resource, api, { signal, random, version, onOpen, onEvents });
     } finally {
       if (isStable()) backoff.reset();
     }

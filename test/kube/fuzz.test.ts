@@ -142,7 +142,7 @@ t.test('any data of a watch is read, or fails as a watch does', async (t) => {
         random: () => 0.5,
         version: '5',
         onOpen: () => {},
-        onBatch: ({ events }) => {
+        onEvents: (events) => {
           triggerTimes(events, 0);
           for (const { type, raw } of events) world.take(raw, type === 'DELETED');
         },

@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { PassThrough } from 'node:stream';
 import t from 'tap';
-import { LineSplitter, readBody } from '../../src/kube/body.ts';
+import { readBody, readLines } from '../../src/kube/body.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { service } from '../support/fake-api/objects.ts';
@@ -14,27 +14,32 @@ import { until } from '../support/until.ts';
 
 const PIECES = 300_000;
 
-/** Passes on bytes one by one, each in memory of its own, as they come from chunks of one byte; returns the growth. */
-function growthWith(take: (piece: Buffer) => void): number {
-  const inUse = (): number => usedMemory().heapUsed + usedMemory().external;
-  const before = inUse();
-  for (let i = 0; i < PIECES; i += 1) take(Buffer.from(new Uint8Array([0x78]).buffer));
-  return inUse() - before;
-}
-
 t.test('lines and bodies in pieces of one byte take the memory of their bytes', async (t) => {
-  const splitter = new LineSplitter('watch', PIECES);
-  const line = growthWith((piece) => splitter.push(piece));
-  t.ok(line < 3 * 1024 * 1024, `${line} bytes for ${PIECES}`);
-  t.equal(splitter.push(Buffer.from('\n'))[0]?.length, PIECES);
-
-  const body = new PassThrough();
+  const inUse = (): number => usedMemory().heapUsed + usedMemory().external;
   const limits = { maxBytes: PIECES, silenceMs: 1000, totalMs: 60_000 };
-  const read = readBody('list', body as unknown as IncomingMessage, limits, systemClock);
-  const grown = growthWith((piece) => body.emit('data', piece));
-  t.ok(grown < 3 * 1024 * 1024, `${grown} bytes for ${PIECES}`);
-  body.end().resume();
-  t.equal((await read)?.length, PIECES);
+  const got: string[] = [];
+  for (const read of [
+    async (body: IncomingMessage) =>
+      got.push((await readBody('', body, limits, systemClock)) ?? ''),
+    (body: IncomingMessage) =>
+      readLines('', body, limits, systemClock, (lines) => got.push(...lines)),
+  ]) {
+    const body = new PassThrough();
+    const done = read(body as unknown as IncomingMessage);
+    const before = inUse();
+    // Each in memory of its own, as they come from chunks of one byte.
+    for (let i = 0; i < PIECES; i += 1)
+      body.emit('data', Buffer.from(new Uint8Array([0x78]).buffer));
+    const grown = inUse() - before;
+    t.ok(grown < 3 * 1024 * 1024, `${grown} bytes for ${PIECES}`);
+    if (got.length > 0) body.emit('data', Buffer.from('\n'));
+    body.end().resume();
+    await done;
+  }
+  t.strictSame(
+    got.map(({ length }) => length),
+    [PIECES, PIECES],
+  );
 });
 
 /** The nth page of a list without end. */

@@ -1,33 +1,43 @@
 /** What is read of a watch. */
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { kubeTriggered } from '../../src/kube/events.ts';
-import { LineSplitter } from '../../src/kube/body.ts';
+import { readLines } from '../../src/kube/body.ts';
 import { isOlder } from '../../src/kube/json.ts';
 import { type KubeObject, endpoint, slice } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
-import { holds } from '../support/property.ts';
+import { holdsAsync } from '../support/property.ts';
 import { collect } from '../support/sockets.ts';
+import { systemClock } from '../../src/util/clock.ts';
 import { until } from '../support/until.ts';
 
 t.test('however a stream is cut into pieces, the lines are the same', async (t) => {
-  holds(
+  await holdsAsync(
     t,
-    fc.property(
+    fc.asyncProperty(
       fc.array(fc.string({ unit: 'grapheme' }).map((text) => text.replaceAll('\n', ''))),
       fc.array(fc.nat(10)),
-      (lines, cuts) => {
+      async (lines, cuts) => {
         const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
-        const splitter = new LineSplitter('watch', 1000);
         const got: string[] = [];
+        const body = new EventEmitter() as IncomingMessage;
+        body.destroy = () => body;
+        const limits = { maxBytes: 1000, silenceMs: 1000, totalMs: 1000 };
+        const read = readLines('watch', body, limits, systemClock, (some) => got.push(...some));
         let at = 0;
-        for (const cut of cuts) {
-          got.push(...splitter.push(bytes.subarray(at, at + cut)));
+        for (const cut of [...cuts, bytes.length]) {
+          body.emit('data', bytes.subarray(at, at + cut));
           at += cut;
         }
-        got.push(...splitter.push(bytes.subarray(at)));
-        const wanted = lines.filter((line) => line.trim() !== '');
-        return JSON.stringify(got) === JSON.stringify(wanted) && splitter.pending === 0;
+        body.emit('end');
+        await read;
+        assert.deepEqual(
+          got,
+          lines.filter((line) => line.trim() !== ''),
+        );
       },
     ),
   );
