@@ -229,7 +229,7 @@ t.test('over a real connection, with cuts, lost history and odd ends, all arrive
       }
       const wanted = new World(SELECTION);
       for (const resource of RESOURCES) {
-        for (const object of rig.api.store.list(resource)) wanted.take(object, false, resource);
+        for (const object of rig.api.list(resource)) wanted.take(object, false, resource);
       }
       wanted.passOn();
       const content = contentOf(wanted.store).join('\n');

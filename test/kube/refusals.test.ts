@@ -150,7 +150,7 @@ t.test('a server restored to an older state is listed again', async (t) => {
 
 t.test('after a restore, equal versions have different contents', async (t) => {
   const { api, store, settled, failures, advanceUntil } = await watchFilled(t);
-  const former = api.store.get('services', 'demo/web');
+  const former = api.get('services', 'demo/web');
   const restored = { ...former, spec: { clusterIP: '10.96.0.99' } };
   const relist = async (resourceVersion: string): Promise<void> => {
     const before = failures.length;
@@ -162,7 +162,7 @@ t.test('after a restore, equal versions have different contents', async (t) => {
     await advanceUntil(() => api.watches('services').length > 0 && api.requests.length > lists + 1);
   };
   const { revision } = store;
-  await relist(String(api.store.version));
+  await relist(String(api.version));
   t.equal(store.revision, revision, 'a version that is known is not even looked at');
   await relist('1');
   await settled('demo/web 10.96.0.99: 10.1.0.5@node-a', 'node node-a north');

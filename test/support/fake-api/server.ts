@@ -13,16 +13,8 @@ import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { json } from 'node:stream/consumers';
 import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
-import { type KubeObject, readPath, RESOURCES, type Place, type Resource } from './objects.ts';
-import {
-  FakeStore,
-  Lists,
-  OpenWatch,
-  selector,
-  statusObject,
-  type Read,
-  type StatusReply,
-} from './store.ts';
+import { readPath, RESOURCES, type Place, type Resource } from './objects.ts';
+import { FakeStore, selector, statusObject, type Read, type StatusReply } from './store.ts';
 
 type Verb = 'list' | 'watch' | 'get';
 
@@ -59,8 +51,7 @@ interface SeenRequest {
   readonly at: number;
 }
 
-export class FakeApi {
-  readonly store = new FakeStore();
+export class FakeApi extends FakeStore {
   /** What reviews of tokens and of access answer. */
   readonly reviews = {
     /** Bearer tokens, with the user that each stands for. */
@@ -75,15 +66,14 @@ export class FakeApi {
   /** How a watch learns that its version is too old: by the answer's status, or by an event. */
   gone: 'status' | 'event' = 'status';
   readonly #options: FakeApiOptions;
-  readonly #lists = new Lists(this.store);
   /** The first one that matches counts. */
   readonly #faults: { readonly fault: Fault; readonly of: Concerned; left: number }[] = [];
   readonly #denied = new Set<Resource>();
-  readonly #watches = new Set<OpenWatch>();
   #server: Server | undefined;
   #port: number;
 
   constructor(options: FakeApiOptions) {
+    super();
     this.#options = options;
     this.#port = options.port ?? 0;
   }
@@ -127,15 +117,6 @@ export class FakeApi {
     (this.#server as unknown as TlsServer).setSecureContext(context);
   }
 
-  upsert(resource: Resource, ...objects: KubeObject[]): void {
-    for (const object of objects) this.store.upsert(resource, object);
-  }
-
-  /** `key`: `namespace/name`, or the name of a node. */
-  delete(resource: Resource, key: string): void {
-    this.store.delete(resource, key);
-  }
-
   /** From now on requests are treated so; returns the function that takes it back. */
   fault(fault: Fault, of: Concerned = {}): () => void {
     const entry = { fault, of, left: of.times ?? Infinity };
@@ -149,25 +130,13 @@ export class FakeApi {
     return () => this.#denied.delete(resource);
   }
 
-  /** The watches that are open, of one resource or all. */
-  watches(resource?: Resource): OpenWatch[] {
-    return [...this.#watches].filter(
-      (watch) => resource === undefined || watch.resource === resource,
-    );
-  }
-
   /** Cuts every connection. */
   cut(): void {
     this.#server?.closeAllConnections();
   }
 
   bookmark(): void {
-    for (const watch of this.#watches) watch.bookmark();
-  }
-
-  /** Forgets old versions: watches that begin with one of them are refused. */
-  compact(): void {
-    this.store.compact();
+    for (const watch of this.open) watch.bookmark();
   }
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -185,8 +154,9 @@ export class FakeApi {
     if (place === undefined) {
       return sendStatus(response, { code: 404, message: 'the server could not find the resource' });
     }
-    const verb = verbOf(place, query);
-    const { resource } = place;
+    const { resource, name } = place;
+    const isWatch = query.get('watch') === 'true' || query.get('watch') === '1';
+    const verb: Verb = isWatch ? 'watch' : name === undefined ? 'list' : 'get';
     const { headers } = request;
     this.requests.push({ verb, resource, query, user, headers, at: performance.now() });
     if (this.#denied.has(resource)) {
@@ -235,7 +205,7 @@ export class FakeApi {
   }
 
   #list(response: ServerResponse, read: Read): void {
-    const body = this.#lists.page(read);
+    const body = this.page(read);
     const message = 'The provided continue parameter is too old to display a consistent list';
     if (body === undefined) sendStatus(response, { code: 410, message });
     else sendJson(response, 200, body);
@@ -244,25 +214,18 @@ export class FakeApi {
   #watch(response: ServerResponse, read: Read): void {
     const given = read.query.get('resourceVersion') ?? '';
     const version = given === '' || given === '0' ? undefined : Number(given);
-    const tooOld = version !== undefined && this.store.since(read.resource, version) === undefined;
-    const message = `too old resource version: ${given} (${this.store.version})`;
-    if (tooOld && this.gone === 'status') {
-      sendStatus(response, { code: 410, message });
-      return;
-    }
-    if (tooOld) {
-      response.writeHead(200, JSON_BODY);
-      const object = statusObject({ code: 410, message });
-      response.end(`${JSON.stringify({ type: 'ERROR', object })}\n`);
-      return;
-    }
-    const watch = new OpenWatch(response, read, version, this.store);
-    this.#watches.add(watch);
-    response.on('close', () => this.#watches.delete(watch));
+    if (this.watch(response, read, version)) return;
+    const tooOld = {
+      code: 410,
+      message: `too old resource version: ${given} (${this.version})`,
+    };
+    if (this.gone === 'status') return sendStatus(response, tooOld);
+    response.writeHead(200, JSON_BODY);
+    response.end(`${JSON.stringify({ type: 'ERROR', object: statusObject(tooOld) })}\n`);
   }
 
   #get(response: ServerResponse, { resource, name = '' }: Place): void {
-    const object = this.store.get(resource, name);
+    const object = this.get(resource, name);
     const message = `${resource} "${name}" not found`;
     if (object === undefined) sendStatus(response, { code: 404, message });
     else sendJson(response, 200, object);
@@ -278,11 +241,6 @@ export async function startFakeApi(
   await api.start();
   t.teardown(() => api.stop());
   return api;
-}
-
-function verbOf({ name }: Place, query: URLSearchParams): Verb {
-  if (query.get('watch') === 'true' || query.get('watch') === '1') return 'watch';
-  return name === undefined ? 'list' : 'get';
 }
 
 /** The user of a request; undefined: not known, to be refused. Without rules everybody is anonymous. */

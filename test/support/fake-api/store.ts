@@ -5,6 +5,7 @@ import { RESOURCES, type KubeObject, type Resource } from './objects.ts';
 /** One change of one object. */
 interface StoreEvent {
   readonly version: number;
+  readonly resource: Resource;
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
   /** As it is now, or was last. */
   readonly object: KubeObject;
@@ -12,83 +13,113 @@ interface StoreEvent {
   readonly before: KubeObject | undefined;
 }
 
-/** How many changes of a resource are remembered; the real server's watch cache begins with 100. */
-const HISTORY = 1000;
-
-class Shelf {
-  readonly objects = new Map<string, KubeObject>();
-  /** The last changes, oldest first. */
-  history: StoreEvent[] = [];
-  /** Changes up to this version are forgotten. */
-  compactedTo = 0;
-  readonly listeners = new Set<(event: StoreEvent) => void>();
-}
+/** How many changes are remembered; for each resource, the real server's watch cache begins with 100. */
+const HISTORY = 4000;
 
 /** Objects by resource, with one version for all of them that grows with each change, as etcd's revision does. */
 export class FakeStore {
   /** Of the last change of whatever resource. */
   version = 1000;
-  readonly #shelves = Object.fromEntries(
-    Object.keys(RESOURCES).map((resource) => [resource, new Shelf()]),
-  ) as Record<Resource, Shelf>;
+  /** Watches that are open. */
+  protected readonly open = new Set<OpenWatch>();
+  readonly #objects = Object.fromEntries(
+    Object.keys(RESOURCES).map((resource) => [resource, new Map()]),
+  ) as Record<Resource, Map<string, KubeObject>>;
+  /** The last changes, oldest first. */
+  #history: StoreEvent[] = [];
+  /** Changes up to this version are forgotten. */
+  #compactedTo = 0;
+  /** What is left of lists, by token. */
+  readonly #rests = new Map<string, { items: readonly KubeObject[]; resourceVersion: string }>();
 
-  /** Creates or replaces an object. */
-  upsert(resource: Resource, { metadata, ...rest }: KubeObject): void {
-    const { objects } = this.#shelves[resource];
-    const key = keyOf(metadata);
-    const before = objects.get(key);
-    const { apiVersion } = RESOURCES[resource];
-    const { uid = metadata.uid ?? randomUUID(), creationTimestamp = '2026-11-01T09:00:00Z' } =
-      before?.metadata ?? {};
-    const resourceVersion = String(this.version + 1);
-    const managedFields = [{ manager: 'fake-api', operation: 'Update', apiVersion, fieldsV1: {} }];
-    const all = { ...metadata, uid, resourceVersion, creationTimestamp, managedFields };
-    const object = { ...RESOURCES[resource], metadata: all, ...rest };
-    objects.set(key, object);
-    this.#publish(resource, before === undefined ? 'ADDED' : 'MODIFIED', object, before);
+  /** Creates or replaces objects. */
+  upsert(resource: Resource, ...all: KubeObject[]): void {
+    for (const { metadata, ...rest } of all) {
+      const key = keyOf(metadata);
+      const before = this.get(resource, key);
+      const { apiVersion } = RESOURCES[resource];
+      const { uid = metadata.uid ?? randomUUID(), creationTimestamp = '2026-11-01T09:00:00Z' } =
+        before?.metadata ?? {};
+      const resourceVersion = String(this.version + 1);
+      const managedBy = { manager: 'fake-api', operation: 'Update', apiVersion, fieldsV1: {} };
+      const own = { uid, resourceVersion, creationTimestamp, managedFields: [managedBy] };
+      const object = { ...RESOURCES[resource], metadata: { ...metadata, ...own }, ...rest };
+      this.#objects[resource].set(key, object);
+      this.#publish(resource, before === undefined ? 'ADDED' : 'MODIFIED', object, before);
+    }
   }
 
-  /** Removes an object, if there is one. */
+  /** Removes an object, if there is one. `key`: `namespace/name`, or the name of a node. */
   delete(resource: Resource, key: string): void {
-    const { objects } = this.#shelves[resource];
-    const before = objects.get(key);
+    const before = this.get(resource, key);
     if (before === undefined) return;
-    objects.delete(key);
+    this.#objects[resource].delete(key);
     const metadata = { ...before.metadata, resourceVersion: String(this.version + 1) };
     this.#publish(resource, 'DELETED', { ...before, metadata }, before);
   }
 
   get(resource: Resource, key: string): KubeObject | undefined {
-    return this.#shelves[resource].objects.get(key);
+    return this.#objects[resource].get(key);
   }
 
   /** In order of namespace and name. */
   list(resource: Resource): KubeObject[] {
-    const entries = [...this.#shelves[resource].objects];
+    const entries = [...this.#objects[resource]];
     return entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([, object]) => object);
   }
 
-  /** Changes after a version; undefined when they are no longer known. */
-  since(resource: Resource, version: number): StoreEvent[] | undefined {
-    const { history, compactedTo } = this.#shelves[resource];
-    return version < compactedTo ? undefined : history.filter((event) => event.version > version);
+  /**
+   * The body of the answer to a list, which comes in pages that all show the state at the first one; undefined: it cannot
+   * be continued.
+   */
+  page({ resource, query, matches, metadataOnly }: Read): object | undefined {
+    const token = query.get('continue');
+    const rest =
+      token === null
+        ? { items: this.list(resource).filter(matches), resourceVersion: String(this.version) }
+        : this.#rests.get(token);
+    if (rest === undefined) return undefined;
+    const { resourceVersion } = rest;
+    const items = rest.items.slice(0, Number(query.get('limit') ?? 0) || Infinity);
+    const left = rest.items.slice(items.length);
+    const next = `page-${this.#rests.size + 1}`;
+    if (left.length > 0) this.#rests.set(next, { items: left, resourceVersion });
+    const more = left.length > 0 && { continue: next, remainingItemCount: left.length };
+    const metadata = { resourceVersion, ...more };
+    if (metadataOnly) {
+      const partial = { kind: 'PartialObjectMetadataList', apiVersion: 'meta.k8s.io/v1' };
+      return { ...partial, metadata, items: items.map(metadataOf) };
+    }
+    const { kind, apiVersion } = RESOURCES[resource];
+    // The items of a list do not say what they are.
+    const plain = items.map(({ kind: _kind, apiVersion: _apiVersion, ...object }) => object);
+    return { kind: `${kind}List`, apiVersion, metadata, items: plain };
   }
 
-  /** Calls back with each change; returns the function that ends it. */
-  subscribe(resource: Resource, listener: (event: StoreEvent) => void): () => void {
-    const { listeners } = this.#shelves[resource];
-    listeners.add(listener);
-    return () => listeners.delete(listener);
+  /** Answers a watch. Without a version, it begins with the state as it is. False: the version is too old. */
+  watch(response: ServerResponse, read: Read, version: number | undefined): boolean {
+    if (version !== undefined && version < this.#compactedTo) return false;
+    const watch = new OpenWatch(response, read, this);
+    this.open.add(watch);
+    response.on('close', () => this.open.delete(watch));
+    if (version === undefined) {
+      for (const object of this.list(read.resource).filter(read.matches))
+        watch.send('ADDED', object);
+    } else for (const event of this.#history) if (event.version > version) watch.pass(event);
+    return true;
   }
 
-  /** Forgets all changes so far: watches from an older version have to list again. */
+  /** The watches that are open, of one resource or all. */
+  watches(resource?: Resource): OpenWatch[] {
+    return [...this.open].filter((watch) => resource === undefined || watch.resource === resource);
+  }
+
+  /** Forgets old versions: watches that begin with one of them are refused, and have to list again. */
   compact(): void {
     // A version in between, so that what was listed last is too old as well.
     this.version += 1;
-    for (const shelf of Object.values(this.#shelves)) {
-      shelf.history = [];
-      shelf.compactedTo = this.version;
-    }
+    this.#history = [];
+    this.#compactedTo = this.version;
   }
 
   #publish(
@@ -97,15 +128,14 @@ export class FakeStore {
     object: KubeObject,
     before: KubeObject | undefined,
   ): void {
-    const shelf = this.#shelves[resource];
     this.version += 1;
-    const event = { version: this.version, type, object, before };
-    shelf.history.push(event);
-    if (shelf.history.length > 2 * HISTORY) {
-      shelf.history = shelf.history.slice(-HISTORY);
-      shelf.compactedTo = (shelf.history[0]?.version ?? 1) - 1;
+    const event = { version: this.version, resource, type, object, before };
+    this.#history.push(event);
+    if (this.#history.length > 2 * HISTORY) {
+      this.#history = this.#history.slice(-HISTORY);
+      this.#compactedTo = this.version - HISTORY;
     }
-    for (const listener of shelf.listeners) listener(event);
+    for (const watch of this.open) watch.pass(event);
   }
 }
 
@@ -142,47 +172,8 @@ function labelTest(term: string): Read['matches'] {
     value === undefined ? Object.hasOwn(labels, key) === (not === '') : labels[key] === value;
 }
 
-/** Lists in pages: all pages of a list show the state at its first page. */
-export class Lists {
-  readonly #store: FakeStore;
-  /** What is left of lists, by token. */
-  readonly #rests = new Map<string, { items: readonly KubeObject[]; resourceVersion: string }>();
-
-  constructor(store: FakeStore) {
-    this.#store = store;
-  }
-
-  /** The body of the answer; undefined: it cannot be continued. */
-  page({ resource, query, matches, metadataOnly }: Read): object | undefined {
-    const token = query.get('continue');
-    const rest =
-      token === null
-        ? {
-            items: this.#store.list(resource).filter(matches),
-            resourceVersion: String(this.#store.version),
-          }
-        : this.#rests.get(token);
-    if (rest === undefined) return undefined;
-    const { resourceVersion } = rest;
-    const items = rest.items.slice(0, Number(query.get('limit') ?? 0) || Infinity);
-    const left = rest.items.slice(items.length);
-    const next = `page-${this.#rests.size + 1}`;
-    if (left.length > 0) this.#rests.set(next, { items: left, resourceVersion });
-    const more = left.length > 0 && { continue: next, remainingItemCount: left.length };
-    const metadata = { resourceVersion, ...more };
-    if (metadataOnly) {
-      const partial = { kind: 'PartialObjectMetadataList', apiVersion: 'meta.k8s.io/v1' };
-      return { ...partial, metadata, items: items.map(metadataOf) };
-    }
-    const { kind, apiVersion } = RESOURCES[resource];
-    // The items of a list do not say what they are.
-    const plain = items.map(({ kind: _kind, apiVersion: _apiVersion, ...object }) => object);
-    return { kind: `${kind}List`, apiVersion, metadata, items: plain };
-  }
-}
-
 /** One open watch. */
-export class OpenWatch {
+class OpenWatch {
   readonly resource: Resource;
   readonly #response: ServerResponse;
   readonly #read: Read;
@@ -190,25 +181,16 @@ export class OpenWatch {
   /** Whether it says nothing any more, though the connection stays. */
   muted = false;
 
-  /** Without a version, it begins with the state as it is. */
-  constructor(response: ServerResponse, read: Read, version: number | undefined, store: FakeStore) {
-    const { resource, matches, query } = read;
-    this.resource = resource;
+  constructor(response: ServerResponse, read: Read, store: FakeStore) {
+    this.resource = read.resource;
     this.#response = response;
     this.#read = read;
     this.#store = store;
     response.writeHead(200, { 'Content-Type': 'application/json' });
     response.flushHeaders();
-    const unsubscribe = store.subscribe(resource, (event) => this.#pass(event));
-    const seconds = Number(query.get('timeoutSeconds') ?? 0);
+    const seconds = Number(read.query.get('timeoutSeconds') ?? 0);
     const timer = seconds > 0 ? setTimeout(() => this.end(), seconds * 1000).unref() : undefined;
-    response.on('close', () => {
-      unsubscribe();
-      clearTimeout(timer);
-    });
-    if (version === undefined) {
-      for (const object of store.list(resource).filter(matches)) this.#send('ADDED', object);
-    } else for (const event of store.since(resource, version) ?? []) this.#pass(event);
+    response.on('close', () => clearTimeout(timer));
   }
 
   /** Ends it as the real server does when its time is up, with a bookmark before. */
@@ -221,12 +203,12 @@ export class OpenWatch {
   bookmark(): void {
     if (this.#read.query.get('allowWatchBookmarks') !== 'true') return;
     const metadata = { resourceVersion: String(this.#store.version), creationTimestamp: null };
-    this.#send('BOOKMARK', { ...RESOURCES[this.resource], metadata });
+    this.send('BOOKMARK', { ...RESOURCES[this.resource], metadata });
   }
 
   /** Sends an ERROR event. */
   error(code: number, message: string): void {
-    this.#send('ERROR', statusObject({ code, message }));
+    this.send('ERROR', statusObject({ code, message }));
   }
 
   /** Sends any text as it is. */
@@ -235,15 +217,16 @@ export class OpenWatch {
   }
 
   /** To a watcher with a selector, an object that enters or leaves it is added or deleted. */
-  #pass({ type, object, before }: StoreEvent): void {
+  pass({ resource, type, object, before }: StoreEvent): void {
+    if (resource !== this.resource) return;
     const { matches } = this.#read;
     const did = before !== undefined && matches(before);
     const does = type !== 'DELETED' && matches(object);
-    if (does) this.#send(did ? 'MODIFIED' : 'ADDED', object);
-    else if (did) this.#send('DELETED', object);
+    if (does) this.send(did ? 'MODIFIED' : 'ADDED', object);
+    else if (did) this.send('DELETED', object);
   }
 
-  #send(type: string, object: Record<string, unknown>): void {
+  send(type: string, object: Record<string, unknown>): void {
     const whole = !this.#read.metadataOnly || type === 'ERROR';
     this.raw(`${JSON.stringify({ type, object: whole ? object : metadataOf(object) })}\n`);
   }
