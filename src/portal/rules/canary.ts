@@ -121,8 +121,11 @@ export function contact(
     if (text.includes('\n') || text.length === MAX_GREETING) socket.destroy();
   });
   socket.once('timeout', () => {
-    if (result === 'gone') result = 'silent';
-    socket.destroy();
+    // After a pause of the event loop, timers come before sockets that have long been ready.
+    setImmediate(() => {
+      if (result === 'gone') result = 'silent';
+      socket.destroy();
+    });
   });
   socket.on('error', () => undefined);
   socket.once('close', end);
