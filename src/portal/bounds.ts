@@ -87,7 +87,7 @@ export const IPTABLES_AUDIT: AuditPolicy = { intervalMs: 5000, goalMs: 60, maxMs
 export const ROUTE_AUDIT: AuditPolicy = { intervalMs: 15_000, goalMs: 250, maxMs: 60_000 };
 
 /** Time limit of the connection that decides whether packets can be delivered unchanged, and of each program for it. */
-export const TRIAL_LIMIT_MS = 1000;
+export const TRIAL = { limitMs: 1000 };
 
 /** Maximum factor by which the interval grows while damage cannot be repaired. */
 export const MAX_AUDIT_BACKOFF = 64;

@@ -105,7 +105,7 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
   'Portal with packet rules': [
     time(portal.WRITE_TIMEOUT_MS),
     time(portal.TAKEN_REPORT_MS),
-    time(portal.TRIAL_LIMIT_MS),
+    time(portal.TRIAL.limitMs),
     time(portal.CANARY_AUDIT.intervalMs),
     time(portal.CANARY_TIMEOUT_MS),
     number(portal.CANARY_MISSES),

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import { eventually } from '../support/until.ts';
 import { kindLab, type KindLab } from './support/kinds.ts';
-import { onNode, Program } from './support/program.ts';
+import { onNode, PRELOADED, Program } from './support/program.ts';
 import { CLUSTER, OUTSIDE, service } from './support/services.ts';
 
 const STATE = { state: [service()] };
@@ -24,7 +24,8 @@ const OF_TRANSPARENT = [...OF_NFTABLES, 'rule', 'route'];
 
 /** The portal that is chosen and serves, and why. */
 async function chosen(t: Test, here: KindLab, flags = '') {
-  const program = new Program(t, here.network, { flags: `--portal auto ${flags}`, ...STATE });
+  const options = { flags: `--portal auto ${flags}`, before: PRELOADED, ...STATE };
+  const program = new Program(t, here.network, options);
   await program.ready();
   for (const place of PLACES) t.match(await here.client.ask(place), /^pod/, place);
   const line = program.log.find(({ msg }) => msg.startsWith('Chose --portal'));
@@ -108,8 +109,9 @@ t.test('what a killed trial leaves is removed by the next start, or by cleanup',
   const stuck = 'chain out { type filter hook output priority 0; tcp dport 9 drop; }';
   for (const way of ['start', 'cleanup']) {
     await nft(here, `table inet fw { ${stuck}; }`);
-    const first = new Program(t, here.network, { flags: '--portal=auto', ...STATE });
-    // At once: the trial takes a second.
+    const options = { flags: '--portal=auto', before: PRELOADED, ...STATE };
+    const first = new Program(t, here.network, options);
+    // At once: the trial ends by itself.
     const isTried = 'nft list table inet kpng-userspace-trial >/dev/null 2>&1';
     await here.sh(`until ${isTried}; do :; done; kill -KILL ${first.pid}`);
     await first.exited;

@@ -71,12 +71,16 @@ t.test('from the API of Kubernetes to packets, and back to nothing', async (t) =
   );
   t.match(await here.client.ask(`${EXTERNAL}:8080`), /^pod-b /, 'another endpoint');
 
+  const last = () => json.stdout.trim().split('\n').at(-1) ?? '';
+  await json.until(
+    () => json.stdout.endsWith('\n') && last().includes(ADDRESSES['pod-b'].v4),
+    'the line of the other pod',
+  );
   await kube.call('delete', 'services', 'demo/all-ip');
   t.ok(await eventually(async () => !(await here.ruleset()).includes('kpng-all-ip')));
   t.notMatch(await here.client.askInVain(`${EXTERNAL}:8080`), /^pod/, 'nothing is left');
 
-  const lines = json.stdout.trim().split('\n');
-  t.match(JSON.parse(lines.at(-1) ?? ''), {
+  t.match(JSON.parse(last()), {
     Service: { Name: 'all-ip', IPs: { ExternalIPs: { V4: [EXTERNAL] } } },
     Endpoints: [{ IPs: { V4: [ADDRESSES['pod-b'].v4] }, Local: true }],
   });

@@ -45,7 +45,10 @@ testEach('--cleanup-on-exit waits for the last connection', PORTALS, async (t, h
   const mine = here.kind.flags.includes('nft')
     ? '--portal-table=mine --portal-chain-prefix=MINE'
     : '';
-  const program = here.start({ flags: `--cleanup-on-exit ${mine}`, state: [service()] });
+  const program = here.start({
+    flags: `--cleanup-on-exit --drain-timeout=1m ${mine}`,
+    state: [service()],
+  });
   await program.ready();
   if (mine !== '') t.match(await here.rules(), /table inet mine|:MINE-PORTALS-HOST/);
   await here.client.open('kept', WEB);

@@ -167,7 +167,7 @@ testEach('packets land where the model says', ['nftables', 'iptables-nft'], asyn
       sent.map(({ from, source, destination, port, protocol }, index) => {
         const host = destination.includes(':') ? `[${destination}]` : destination;
         return machines[from].ask(`${host}:${port}/${protocol}`, {
-          waitMs: expected[index] === 'dropped' ? 200 : 5000,
+          waitMs: expected[index] === 'dropped' ? 200 : 20_000,
           source,
         });
       }),

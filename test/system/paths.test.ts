@@ -3,6 +3,7 @@ import { eventually } from '../support/until.ts';
 import { ADDRESSES, NODE, STRANGER } from './support/network.ts';
 import type { Machine } from './support/machine.ts';
 import { ALL, PORTALS, testEach, type KindLab } from './support/kinds.ts';
+import { PRELOADED } from './support/program.ts';
 import {
   CLUSTER,
   EXTERNAL,
@@ -216,8 +217,7 @@ testEach('where packets are redirected, endpoints see the node', ['nftables'], a
 });
 
 testEach('several workers share the socket of all services', ['transparent'], async (t, here) => {
-  const preload = `NODE_OPTIONS=--import=${import.meta.resolve('./support/preload.ts')}`;
-  const program = here.start({ flags: '--workers=3', before: ['env', preload] });
+  const program = here.start({ flags: '--workers=3', before: PRELOADED });
   const sessionaffinity = { clientip: { timeoutseconds: 600 } };
   const more = simple('more', '10.96.0.77', 'TCP 80');
   const both = 'pod-a pod-b';

@@ -1,7 +1,7 @@
 /** What becomes of rules and addresses that someone else removes. */
 import { eventually } from '../support/until.ts';
 import { ALL, PORTALS, testEach } from './support/kinds.ts';
-import type { Program } from './support/program.ts';
+import { PRELOADED, type Program } from './support/program.ts';
 import { CLUSTER, service, simple } from './support/services.ts';
 
 const WEB = `${CLUSTER.v4}:80`;
@@ -32,9 +32,8 @@ testEach('what others remove is back before all is compared', PORTALS, async (t,
 });
 
 testEach('a single rule or element comes back', WITH_RULES, async (t, here) => {
-  const preload = `NODE_OPTIONS=--import=${import.meta.resolve('./support/preload.ts')}`;
   const state = [service(), simple('more', '10.96.0.77', 'TCP 80')];
-  const program = await here.start({ state, before: ['env', preload] }).ready();
+  const program = await here.start({ state, before: PRELOADED }).ready();
   const lost = () => program.metric('portal_lost_total');
   for (const line of await here.kind.damageOne(here)) {
     const before = await lost();

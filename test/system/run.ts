@@ -54,7 +54,7 @@ async function machineState(): Promise<readonly string[]> {
   // Namespaces of tests and benchmarks that run at the same time come and go.
   return text
     .split('\n')
-    .filter((line) => !isInUse(PREFIX, line) && !line.startsWith('kpngbench-'));
+    .filter((line) => !isInUse(PREFIX, line) && !/^kpng(?:bench|-windows)-/.test(line));
 }
 
 async function main(files: readonly string[]): Promise<boolean> {
@@ -73,7 +73,7 @@ async function main(files: readonly string[]): Promise<boolean> {
         ).map(oneFile),
         // Each has a network of namespaces of its own, and mostly waits.
         jobs: 3,
-        timeoutS: 360,
+        timeoutS: 900,
         // Skipping is for unit tests that need another system. Here everything has to run.
         strict: true,
       },

@@ -1,7 +1,7 @@
 /** Portals with packet rules: which one `--portal auto` selects, and why; and what they find on the host. */
 import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
-import { TRIAL_LIMIT_MS } from '../../portal/bounds.ts';
+import { TRIAL } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
 import {
   cleanUpIptables,
@@ -120,7 +120,7 @@ async function chooseNftables(
     return not('transparent has no proxy ports for --bind-address and --port-range');
   }
   try {
-    const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL_LIMIT_MS });
+    const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL.limitMs });
     const chains = await trial.hostChains(hurried);
     const previous = trial.portalIn(chains, table);
     if (previous !== undefined && (await findOwner(previous.owner)) !== undefined) {

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Family } from '../../util/family.ts';
 import { formatHostPort, type HostPort } from '../../util/host-port.ts';
-import { TRIAL_LIMIT_MS } from '../bounds.ts';
+import { TRIAL } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
 import { Elements, type TransparentRoute } from '../rules/backend.ts';
 import { openServer, portOf } from '../rules/canary.ts';
@@ -163,7 +163,7 @@ export function trialTable(table: string): string {
 export async function tryTransparent(options: TrialOptions): Promise<readonly Family[]> {
   const { exec, route, families } = options;
   const table = trialTable(options.table);
-  const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL_LIMIT_MS });
+  const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL.limitMs });
   const attempts: Attempt[] = [];
   const undo: (() => Promise<unknown>)[] = [];
   try {
@@ -240,7 +240,7 @@ async function tryAll(attempts: readonly Attempt[]): Promise<Family[]> {
 /** The server's answer, or the error; undefined: the host has no route there. */
 async function answerOf(to: HostPort): Promise<string | undefined> {
   const socket = connect(to);
-  const timer = setTimeout(() => socket.destroy(new Error('no answer')), TRIAL_LIMIT_MS);
+  const timer = setTimeout(() => socket.destroy(new Error('no answer')), TRIAL.limitMs);
   try {
     return await text(socket);
   } catch (error) {

@@ -38,7 +38,7 @@ const handlers = {
   },
   /** Opens a connection or a socket that stays. */
   async open(name: string, place: Place) {
-    const flow = await openFlow(place, undefined, 5000);
+    const flow = await openFlow(place, undefined, 20_000);
     if (typeof flow === 'string') return flow;
     flows.set(name, flow);
     return 'open';

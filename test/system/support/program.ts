@@ -22,6 +22,12 @@ export interface ProgramOptions {
   readonly state?: readonly StateService[];
 }
 
+/** Runs the program with preload.ts. */
+export const PRELOADED = [
+  'env',
+  `NODE_OPTIONS=--import=${import.meta.resolve('./preload.ts')}`,
+] as const;
+
 /** The lines that report that a state file was read, and that a change set is in place. */
 const LOADED = 'Loaded the state file';
 const SYNCED = 'userspace syncProxyRules complete';
