@@ -5,7 +5,7 @@ import { until } from '../support/until.ts';
 import type { Lab } from './life.ts';
 import { kubeconfig } from './stops.ts';
 import { PORTAL_LINK, REMARKS, type Steps } from './support/wine.ts';
-import { ask, inside, Peer } from './support/peers.ts';
+import { ask, inside, Peer, WAIT_MS } from './support/peers.ts';
 
 const FOLDER = String.raw`C:\k`;
 const PROXY = String.raw`${FOLDER}\winuserspace.exe`;
@@ -46,7 +46,7 @@ export async function cluster(steps: Steps, lab: Lab): Promise<void> {
 
   await steps.step('a Service that is made in the cluster is served', async () => {
     api.send('more');
-    await until(() => desk.netsh.on(PORTAL_LINK).length === 2, 60_000);
+    await until(() => desk.netsh.on(PORTAL_LINK).length === 2, WAIT_MS);
     // The log reports the two ports of the first Service, and then of those of this one.
     await proxy.said(/(?:"msg":"Adding new service"[^]*){4}/);
     await ask(namespace, 'tcp', ADDED, 80, 'over TCP');

@@ -4,7 +4,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { until } from '../support/until.ts';
 import { type Namespace, PORTAL_LINK, type Steps, type Wine } from './support/wine.ts';
 import type { NetshDesk } from './support/netsh-desk.ts';
-import { ask, becomes, drains } from './support/peers.ts';
+import { ask, becomes, drains, WAIT_MS } from './support/peers.ts';
 
 const FOLDER = String.raw`C:\Program Files\Lab App`;
 const KPNG = String.raw`${FOLDER}\kpng.exe`;
@@ -63,14 +63,16 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
   const installed = await steps.step('service install, in a path with blanks', async () => {
     match(await service(1, 'status', '--name', 'winuserspace'), /^absent/);
     const controller = ['--name', 'kpng', '--start', 'demand', '--', 'file', '-i', STATE, 'to-api'];
-    const backend = 'local to-winuserspace -v=4'.split(' ');
+    const backend = 'local to-winuserspace -v=4 --drain-timeout 1m'.split(' ');
     const environment = [
       String.raw`PATH=Z:\kpng\bin;C:\windows\system32`,
       String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
       `INTERFACE_TO_ADD_SERVICE_IP=${PORTAL_LINK}`,
     ];
     const proxy = [
-      ...'--name winuserspace --depends-on kpng --start demand --restart-delay 500ms'.split(' '),
+      ...'--name winuserspace --depends-on kpng --start demand --restart-delay 500ms --stop-timeout 90s'.split(
+        ' ',
+      ),
       ...environment.flatMap((each) => ['--env', each]),
       '--',
       ...backend,
@@ -110,10 +112,10 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
 
   await steps.step('a service that goes takes its addresses along', async () => {
     await writeState(stateWith(' []\n'));
-    await until(() => desk.netsh.on(PORTAL_LINK).length === 0);
+    await until(() => desk.netsh.on(PORTAL_LINK).length === 0, WAIT_MS);
     const from = (await log()).length;
     await writeState(stateWith(WEB));
-    await until(() => desk.netsh.on(PORTAL_LINK).length === 2);
+    await until(() => desk.netsh.on(PORTAL_LINK).length === 2, WAIT_MS);
     await logSays(/(?:"msg":"Adding new service"[^]*){2}/, from);
     await servesAll();
   });
@@ -126,7 +128,8 @@ export async function life(steps: Steps, lab: Lab): Promise<void> {
       return logSays(/"signal":"SIGINT".*"msg":"Stopping"/, from);
     });
     const said = await stopping;
-    match((await log()).slice(from), /"msg":"Stopped"/);
+    // NSSM copies what the program has printed, maybe after it has reported the end.
+    await logSays(/"msg":"Stopped"/, from);
     match(await service(1, 'status', '--name', 'winuserspace'), /^stopped/);
     await service(0, 'stop', '--name', 'winuserspace');
     const lines = (await log()).slice(from).split('\n');

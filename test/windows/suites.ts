@@ -26,7 +26,7 @@ const SUITES = [
 ];
 
 /** A file that hangs is abandoned. Milliseconds. */
-const PATIENCE_MS = 310_000;
+const PATIENCE_MS = 610_000;
 
 /** Runs the test files, two at a time; `only`: these instead. */
 export async function suites(steps: Steps, wine: Wine, only: readonly string[]): Promise<void> {

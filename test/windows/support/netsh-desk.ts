@@ -16,6 +16,7 @@ export class NetshDesk {
   readonly #spool: string;
   readonly #namespace: Namespace;
   readonly #watcher: FSWatcher;
+  readonly #timer: NodeJS.Timeout;
   /** Requests are answered one after the other. */
   readonly #queue = new SerialQueue();
   /** What went wrong here, which is no fault of the program. */
@@ -27,14 +28,18 @@ export class NetshDesk {
     this.#spool = wine.hostPath(String.raw`Z:\kpng\spool`);
     this.netsh.interfaces.clear();
     this.netsh.interfaces.set(PORTAL_LINK, []);
-    this.#watcher = watch(this.#spool, () => {
+    const look = (): void => {
       this.#queue.run(() => this.#look()).catch((error: unknown) => (this.failure ??= error));
-    });
+    };
+    this.#watcher = watch(this.#spool, look).on('error', (error) => (this.failure ??= error));
+    // Should the watcher miss one.
+    this.#timer = setInterval(look, 1000).unref();
   }
 
   /** Resolves when everything that was asked is answered. */
   async close(): Promise<void> {
     this.#watcher.close();
+    clearInterval(this.#timer);
     await this.#queue.idle();
   }
 

@@ -8,7 +8,7 @@
 
 #define NO_SPOOL 97
 #define NO_ANSWER 98
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 120000
 
 static void put(FILE *file, const wchar_t *text) {
   char bytes[65536];

