@@ -24,7 +24,11 @@ trap '[[ -n ${KEEP:-} ]] || { b rm --all >/dev/null 2>&1 || true; rm -rf "$work"
 say() { printf '\n== %s\n' "$*"; }
 
 say 'stand-ins for the base images'
-mmdebstrap --quiet --variant=minbase --include=ca-certificates,libatomic1 bookworm "$work/debian.tar"
+bootstrap() {
+  mmdebstrap --quiet --variant=minbase --include=ca-certificates,libatomic1 --aptopt='Acquire::Retries "5"' \
+    bookworm "$work/debian.tar"
+}
+bootstrap || { sleep 10 && bootstrap; }
 container=$(b from scratch)
 b add -q "$container" "$work/debian.tar" / >/dev/null
 b commit -q "$container" localhost/debian:stand-in >/dev/null

@@ -1,7 +1,7 @@
 /** The systems that executables are built for, and the Node of each, as npm has it. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -34,19 +34,25 @@ export async function nodeOf({ packageName, file }: Target): Promise<string> {
   const folder = join(cache, `${packageName}-${version}`);
   if (existsSync(join(folder, file))) return join(folder, file);
   await mkdir(cache, { recursive: true });
-  const { stdout } = await run('npm', ['pack', '--json', `${packageName}@${version}`], {
-    cwd: cache,
-  });
-  const { filename, integrity: got } = firstPack(stdout);
-  if (got !== integrity) {
-    throw new Error(`${packageName}@${version} is not what package-lock.json says: ${got}`);
+  // Others may do the same at the same time; the first one to have it wins.
+  const scratch = await mkdtemp(join(cache, 'new-'));
+  try {
+    const { stdout } = await run('npm', ['pack', '--json', `${packageName}@${version}`], {
+      cwd: scratch,
+    });
+    const { filename, integrity: got } = firstPack(stdout);
+    if (got !== integrity) {
+      throw new Error(`${packageName}@${version} is not what package-lock.json says: ${got}`);
+    }
+    const unpacked = join(scratch, 'unpacked');
+    await mkdir(unpacked);
+    await run('tar', ['-xzf', filename, '-C', unpacked, '--strip-components=1'], { cwd: scratch });
+    await rename(unpacked, folder).catch((error: unknown) => {
+      if (!existsSync(join(folder, file))) throw error;
+    });
+  } finally {
+    await rm(scratch, { recursive: true, force: true });
   }
-  const unpacked = `${folder}.new`;
-  await rm(unpacked, { recursive: true, force: true });
-  await mkdir(unpacked);
-  await run('tar', ['-xzf', filename, '-C', unpacked, '--strip-components=1'], { cwd: cache });
-  await rename(unpacked, folder);
-  await rm(join(cache, filename));
   return join(folder, file);
 }
 
