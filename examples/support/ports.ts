@@ -1,28 +1,17 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 
-/** Something that holds a port until it is closed. */
-async function hold(protocol: 'TCP' | 'UDP', address: string, port: number) {
+/** Whether the port is free there. Rejects when nothing can listen there at all. */
+async function isFree(protocol: 'TCP' | 'UDP', address: string, port: number): Promise<boolean> {
   const held =
     protocol === 'UDP'
       ? createSocket('udp4').bind({ port, address, exclusive: true })
       : createServer().listen({ port, host: address, exclusive: true });
-  await once(held, 'listening');
-  return held;
-}
-
-async function release(held: Awaited<ReturnType<typeof hold>>): Promise<number> {
-  const { port } = held.address() as AddressInfo;
-  held.close();
-  await once(held, 'close');
-  return port;
-}
-
-/** Whether the port is free there. Rejects when nothing can listen there at all. */
-async function isFree(protocol: 'TCP' | 'UDP', address: string, port: number): Promise<boolean> {
   try {
-    await release(await hold(protocol, address, port));
+    await once(held, 'listening');
+    held.close();
+    await once(held, 'close');
     return true;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -46,8 +35,13 @@ export async function portNear(
   throw new Error(`no free port from ${wanted} on at ${addresses.join(', ')}`);
 }
 
-/** Different free TCP ports of 127.0.0.1, chosen by the system. */
+/** Different free TCP ports of 127.0.0.1, none that the system chooses for sockets of other programs. */
 export async function freePorts(count: number): Promise<number[]> {
-  const held = await Promise.all(Array.from({ length: count }, () => hold('TCP', '127.0.0.1', 0)));
-  return Promise.all(held.map(release));
+  const ports: number[] = [];
+  let next = 10_000 + Math.floor(Math.random() * 13_000);
+  for (let index = 0; index < count; index += 1) {
+    ports.push(await portNear('TCP', next, ['127.0.0.1']));
+    next = (ports.at(-1) ?? 0) + 1;
+  }
+  return ports;
 }

@@ -21,10 +21,10 @@ import {
 import { join, delimiter, dirname } from 'node:path';
 import tap, { type Test } from 'tap';
 import { isInstalled } from '../../bench/support/tools.ts';
-import { portNear } from '../../examples/support/ports.ts';
 import { until } from '../../examples/support/until.ts';
 import { blocksOf } from './markdown.ts';
 import { shortDir } from './short-dir.ts';
+import { freePort, portBlock } from './sockets.ts';
 
 interface Shown {
   readonly command: string;
@@ -147,7 +147,7 @@ class Terminal {
 
 /** Waits until it is true, or for too long. A loaded machine has its time. */
 async function lookUntil(condition: () => boolean): Promise<void> {
-  const found = until('the output', () => condition() || undefined, { within: 40_000 });
+  const found = until('the output', () => condition() || undefined, { within: 120_000 });
   await found.catch(() => undefined);
 }
 
@@ -255,6 +255,10 @@ function copyExamples(folder: string, replace: (text: string) => string): void {
   }
 }
 
+/** Ports with four digits, below those that examples and pages have. */
+let shortBlock: ReturnType<typeof portBlock> | undefined;
+const shortPorts = () => (shortBlock ??= portBlock(1024, 5000));
+
 /**
  * For each port on 127.0.0.1 that the page shows, and for the default ones, one that is free and has
  * as many digits, so that tables look the same.
@@ -268,10 +272,9 @@ async function otherPorts(
   );
   const others = new Map(Object.entries(given).map(([port, other]) => [port, String(other)]));
   for (const port of new Set([...DEFAULT_PORTS, ...[...shown].map(([, port = '']) => port)])) {
-    const [least, most] = port.length === 4 ? [1024, 9500] : [10_000, 32_000];
+    const choose = port.length === 4 ? await shortPorts() : freePort;
     while (!others.has(port)) {
-      const start = least + Math.floor(Math.random() * (most - least));
-      const other = String(await portNear('TCP', start, ['0.0.0.0']));
+      const other = String(await choose());
       if (![...others.values()].includes(other)) others.set(port, other);
     }
   }

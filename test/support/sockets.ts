@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import { connect, createServer, type AddressInfo } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { TypedChannel } from '../../src/util/channel.ts';
@@ -23,29 +23,51 @@ export function collect<T extends object>(t: Teardown, channel: TypedChannel<T>)
   return messages;
 }
 
-/** A TCP port that was free a moment ago on every address. The system chooses no such port for other sockets. */
-export async function freePort(): Promise<number> {
+/** Ports in a block. */
+const BLOCK = 64;
+
+/**
+ * Chooses TCP ports that were free a moment ago on every address, each as long as possible after it was chosen before.
+ * Tests that run at the same time in other processes choose none of them: this one listens on the first port of its
+ * block until it ends.
+ */
+export async function portBlock(least: number, most: number): Promise<() => Promise<number>> {
+  const blocks = Math.floor((most - least) / BLOCK);
+  let first = 0;
+  let holder: Server | undefined;
+  while (holder === undefined) {
+    first = least + BLOCK * Math.floor(Math.random() * blocks);
+    holder = await listen(first);
+  }
+  holder.unref();
+  let last = 0;
+  return async () => {
+    for (;;) {
+      last = (last % (BLOCK - 1)) + 1;
+      const port = first + last;
+      const server = await listen(port);
+      if (server === undefined) continue;
+      server.close();
+      await once(server, 'close');
+      return port;
+    }
+  };
+}
+
+/** Undefined: someone has the port. */
+async function listen(port: number): Promise<Server | undefined> {
+  const server = createServer().listen(port);
   try {
-    return await released(24_000 + Math.floor(Math.random() * 8_000));
+    await once(server, 'listening');
+    return server;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return freePort();
+    if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') return undefined;
     throw error;
   }
 }
 
-/** One that the system chooses. */
-export function kernelPort(): Promise<number> {
-  return released(0);
-}
-
-async function released(wanted: number): Promise<number> {
-  const server = createServer().listen(wanted);
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
+/** A free TCP port of this process. The system chooses no such port for other sockets. */
+export const freePort = await portBlock(24_000, 32_000);
 
 /** Files, sockets and the like that this process has open; on other systems than Linux, only what Node knows of. */
 export function openDescriptors(): number {
