@@ -18,7 +18,7 @@ const ROOT = join(import.meta.dirname, '..');
 /** At a time; many of them mostly wait. */
 const JOBS = 4;
 /** For one process, on a loaded machine. Seconds. */
-const TIMEOUT_S = 240;
+const TIMEOUT_S = 600;
 /**
  * Tests that share a process, by its name: loading tap and the program takes longer than most of them. Not those that
  * count the descriptors or the memory of their process.

@@ -26,7 +26,7 @@ async function main(paths: readonly string[]): Promise<boolean> {
   const files = paths.length > 0 ? paths : globSync('test/deploy/checks/*.test.ts', { cwd: root });
   const strict = process.env['CI'] === 'true';
   // Images are built, be it on a machine with much else to do.
-  await runTests({ processes: files.map(oneFile), jobs: 2, timeoutS: 900, strict }, total);
+  await runTests({ processes: files.map(oneFile), jobs: 2, timeoutS: 1800, strict }, total);
   process.stdout.write(`\n${tallyLine(total)}\n`);
   return total.failed === 0;
 }

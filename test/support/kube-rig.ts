@@ -91,7 +91,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
     },
     /** Lets waits pass until a condition holds. */
     advanceUntil: async (condition: () => boolean, stepMs = 250): Promise<void> => {
-      const end = performance.now() + 20_000;
+      const end = performance.now() + 60_000;
       while (!condition()) {
         if (performance.now() > end) throw new Error(`still not so: ${condition.toString()}`);
         clock.advance(stepMs);

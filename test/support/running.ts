@@ -3,7 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import type { Teardown } from './sockets.ts';
 
 /** How long a step of a program may take on a loaded machine before a test stops. */
-const PATIENCE_MS = 40_000;
+const PATIENCE_MS = 120_000;
 
 /** A program that runs until it ends, or the test does. */
 export class Running {

@@ -9,7 +9,7 @@ const BUSY_TURNS = 200;
  */
 export async function until(
   condition: () => boolean,
-  deadlineMs = 20_000,
+  deadlineMs = 60_000,
   what = condition.toString(),
 ): Promise<void> {
   const end = performance.now() + deadlineMs;
@@ -22,7 +22,7 @@ export async function until(
 
 /** Polls every 50 ms until the condition holds; the deadline only bounds a failing test. */
 export async function eventually(look: () => boolean | Promise<boolean>): Promise<boolean> {
-  const end = performance.now() + 20_000;
+  const end = performance.now() + 60_000;
   while (performance.now() < end) {
     if (await look()) return true;
     await delay(50);

