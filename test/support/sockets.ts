@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
-import { connect, createServer, type Server } from 'node:net';
+import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { TypedChannel } from '../../src/util/channel.ts';
@@ -46,12 +46,16 @@ export async function portBlock(least: number, most: number): Promise<() => Prom
       last = (last % (BLOCK - 1)) + 1;
       const port = first + last;
       const server = await listen(port);
-      if (server === undefined) continue;
-      server.close();
-      await once(server, 'close');
-      return port;
+      if (server !== undefined) return release(server);
     }
   };
+}
+
+async function release(server: Server): Promise<number> {
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
 }
 
 /** Undefined: someone has the port. */
@@ -68,6 +72,13 @@ async function listen(port: number): Promise<Server | undefined> {
 
 /** A free TCP port of this process. The system chooses no such port for other sockets. */
 export const freePort = await portBlock(24_000, 32_000);
+
+/** One that the system chooses. */
+export async function kernelPort(): Promise<number> {
+  const server = createServer().listen();
+  await once(server, 'listening');
+  return release(server);
+}
 
 /** Files, sockets and the like that this process has open; on other systems than Linux, only what Node knows of. */
 export function openDescriptors(): number {

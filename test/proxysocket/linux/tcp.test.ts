@@ -7,7 +7,7 @@ import { RelayMemory } from '../../../src/proxysocket/linux/tcp/memory.ts';
 import type { Pinned } from '../../../src/proxysocket/linux/sys/memory.ts';
 import type { Pipe, Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { linuxTest, newSys } from '../../support/linux-sys.ts';
-import { collect, openDescriptors, freePort } from '../../support/sockets.ts';
+import { collect, openDescriptors, kernelPort } from '../../support/sockets.ts';
 import type { SocketAddress } from '../../../src/proxysocket/linux/sys/abi.ts';
 import { inlineEngine } from '../../support/engine-under-test.ts';
 import { endpointAt, namedServer, request } from '../../support/tcp-peers.ts';
@@ -109,7 +109,7 @@ async function serve(t: Test, sys: Sys, endpoints: readonly EndpointSpec[]) {
 
 linuxTest('a connection to itself is a refused one', async (t) => {
   const sys = newSys();
-  const gone = endpointAt(await freePort());
+  const gone = endpointAt(await kernelPort());
   const good = await namedServer(t, 'good');
   // As the kernel does by chance: our side gets the port that it connects to.
   const connect = sys.connect.bind(sys);
