@@ -4,14 +4,7 @@
  * The local sets join their parts with `/`, the global ones join four store-key parts (namespace,
  * name, source, key) with `|`.
  */
-
-export interface GlobalEndpointRef {
-  readonly namespace: string;
-  /** Empty in the second index of a kpng server, which sends every endpoint twice. */
-  readonly serviceName: string;
-  readonly sourceName: string;
-  readonly key: string;
-}
+import type { EndpointInfo } from './generated/globalv1/api.ts';
 
 /** `namespace/name`: path of a local service, and the key of a service everywhere in this program. */
 export function servicePath(namespace: string, name: string): string {
@@ -29,8 +22,8 @@ export function globalServicePath(namespace: string, name: string): string {
 }
 
 /** `namespace|service|source|hash`: path of a global endpoint. */
-export function globalEndpointPath(ref: GlobalEndpointRef): string {
-  return `${ref.namespace}|${ref.serviceName}|${ref.sourceName}|${ref.key}`;
+export function globalEndpointPath(info: EndpointInfo, hash: string): string {
+  return `${info.namespace}|${info.serviceName}|${info.sourceName}|${hash}`;
 }
 
 /** `|name||`: path of a node. */

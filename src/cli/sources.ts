@@ -135,8 +135,8 @@ export const apiSource = defineGlobalSource({
   flags: API_FLAGS,
   read: apiOptions,
   async start(options, { globals }) {
-    const { GlobalClient } = await import('../client/global-client.ts');
-    return new GlobalClient(await clientOptions(options, globals));
+    const { globalClient } = await import('../client/client.ts');
+    return globalClient(await clientOptions(options, globals));
   },
 });
 

@@ -1,9 +1,12 @@
 import { hostname } from 'node:os';
-import { WatchReq } from '../api/generated/localv1/api.ts';
-import { decodeLocalOp, quote } from '../api/ops.ts';
+import { type EndpointInfo, GlobalWatchReq, type Node } from '../api/generated/globalv1/api.ts';
+import { type Service, WatchReq } from '../api/generated/localv1/api.ts';
+import { quote } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
+import { StagedState } from '../store/change-set.ts';
 import { delivererTo } from '../store/deliver.ts';
 import { sourceSynced } from '../store/events.ts';
+import type { GlobalSource, GlobalTransaction } from '../store/global-store.ts';
 import { LocalState, type Orphans } from '../store/local-state.ts';
 import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { type ConnectorOptions, reportInvalid, sourceName, watchServer } from './connector.ts';
@@ -47,19 +50,18 @@ export class KpngClient {
     // Servers that do not know the scope ignore the field.
     const clusterScope = options.clusterScope === true ? true : undefined;
     const request = WatchReq.encode({ nodeName, clusterScope }).finish();
-    const api = { name: 'local', request, decode: decodeLocalOp } as const;
     const deliverer = delivererTo(sink, { clock, random, onFailed: onError });
     const over = new AbortController();
     const stop = AbortSignal.any(signal ? [signal, over.signal] : [over.signal]);
     let refused: KpngError | undefined;
-    const complete = async (): Promise<void> => {
-      const error = await deliverer.deliver(() => this.#complete());
+    const complete = async (operations: number): Promise<void> => {
+      const error = await deliverer.deliver(() => this.#complete(operations));
       if (!once) return;
       refused = error;
       over.abort();
     };
     try {
-      await watchServer(api, this.#options, this.#state, complete, stop);
+      await watchServer({ name: 'local', request }, this.#options, this.#state, complete, stop);
     } finally {
       await deliverer.close();
       this.#running = false;
@@ -67,13 +69,13 @@ export class KpngClient {
     if (refused) throw refused;
   }
 
-  #complete(): LocalChange {
+  #complete(operations: number): LocalChange {
     const change = this.#state.sync();
     const source = this.#source;
     for (const each of change.orphans) {
       reportInvalid(source, serviceMissing(each), this.#options.onError);
     }
-    const { view, changed, operations } = change;
+    const { view, changed } = change;
     sourceSynced.publish({ source, services: view.size, changed: changed.size, operations });
     return change;
   }
@@ -85,4 +87,45 @@ function serviceMissing({ service, endpoint, count }: Orphans): KpngError {
     'KPNG_OP_INVALID',
     `Set of endpoint ${quote(`${service}/${endpoint}`)}${others}: there is no such service; kept until it arrives.`,
   );
+}
+
+/**
+ * Watches the global API of a kpng server and writes its state to a store.
+ *
+ * When the connection is lost, the state stays. The next connection brings the full data; missing entries are removed
+ * once it is complete, and only differences count as changes.
+ */
+export function globalClient(options: ConnectorOptions): GlobalSource {
+  return {
+    name: sourceName('global', options),
+    async feed(store, signal) {
+      const state = new StagedState(options.stateLimits);
+      const request = GlobalWatchReq.encode({}).finish();
+      const complete = () => store.updateInParts((transaction) => writeChanges(state, transaction));
+      await watchServer({ name: 'global', request }, options, state, complete, signal);
+    },
+  };
+}
+
+/** Writes the complete change set to a store, in steps; no other operation may be applied before the last one. */
+export function* writeChanges(
+  state: StagedState,
+  transaction: GlobalTransaction,
+): Generator<void, void, undefined> {
+  for (const { name: table, changes, entries } of state.commit()) {
+    yield;
+    if (table === 'nodes' || table === 'services') {
+      for (const [key, value] of changes) {
+        if (table === 'nodes') transaction.setNode(key, value as Node | undefined);
+        else transaction.setService(key, value as Service | undefined);
+        yield;
+      }
+    } else if (changes.size > 0) {
+      const [namespace = '', serviceName = '', name = ''] = table.split('|');
+      // The store changes the messages that it gets.
+      const endpoints = Array.from(entries.values(), (info) => ({ ...(info as EndpointInfo) }));
+      transaction.setSource({ namespace, name, serviceName, endpoints });
+    }
+  }
+  transaction.setComplete();
 }

@@ -1,7 +1,6 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { opInvalid, sourceConnected, sourceDisconnected } from '../store/events.ts';
-import type { AnyOp, ChangeOp } from '../api/ops.ts';
-import type { StateLimits } from '../store/change-set.ts';
+import type { StagedState, StateLimits } from '../store/change-set.ts';
 import { Backoff, DEFAULT_BACKOFF, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, pause, systemClock, type Clock } from '../util/clock.ts';
 import { readOperations, type StreamApi, type StreamOptions } from './stream.ts';
@@ -23,16 +22,8 @@ export interface ConnectorOptions extends StreamOptions {
   readonly random?: (() => number) | undefined;
 }
 
-/** What the operations of a server change. */
-export interface Mirror<Op> {
-  /** The full data set follows: discards the open change set; every entry is stale until the next one is complete. */
-  reset(): void;
-  /** Adds an operation to the change set. Throws KPNG_STATE_TOO_LARGE. */
-  apply(op: ChangeOp<Op>): void;
-}
-
 /** The name of a server in events and errors. */
-export function sourceName(api: StreamApi<unknown>['name'], { target }: StreamOptions): string {
+export function sourceName(api: StreamApi['name'], { target }: StreamOptions): string {
   return `${api} API at ${target.text}`;
 }
 
@@ -40,14 +31,14 @@ export function sourceName(api: StreamApi<unknown>['name'], { target }: StreamOp
  * Watches one API of a kpng server until the signal aborts. There is one connection at a time; when it is lost, it is
  * retried indefinitely, with growing delays, and begins with the full data set.
  *
- * Each request yields one change set, and the next request is sent only after `complete` has processed that. So the
- * server coalesces changes for a slow sink, at no cost to either side.
+ * Each request yields one change set, and the next request is sent only after `complete` has processed that; it gets the
+ * number of operations, with the Sync. So the server coalesces changes for a slow sink, at no cost to either side.
  */
-export async function watchServer<Op extends AnyOp>(
-  api: StreamApi<Op>,
+export async function watchServer(
+  api: StreamApi,
   options: ConnectorOptions,
-  state: Mirror<Op>,
-  complete: () => Promise<unknown>,
+  state: StagedState,
+  complete: (operations: number) => Promise<unknown>,
   stop: AbortSignal,
 ): Promise<void> {
   const { clock = systemClock, onError, renewTls, random = Math.random } = options;
@@ -67,8 +58,8 @@ export async function watchServer<Op extends AnyOp>(
     try {
       for await (const op of stream) {
         if (op.kind === 'sync') {
+          await complete(operations + 1);
           operations = 0;
-          await complete();
           // A server could send one good change set on each connection, and then too much.
           if (!isTooLarge) backoff.reset();
           if (stop.aborted) return;
@@ -78,8 +69,8 @@ export async function watchServer<Op extends AnyOp>(
           state.reset();
         } else {
           operations++;
-          if ('error' in op) reportInvalid(source, op.error, onError);
-          state.apply(op as ChangeOp<Op>);
+          if (op.kind === 'invalid') reportInvalid(source, op.error, onError);
+          state.apply(op);
         }
       }
     } finally {

@@ -3,7 +3,7 @@
  * their state from elsewhere never load it.
  */
 import type { Client, ChannelOptions, connectivityState } from '@grpc/grpc-js';
-import type { AnyOp, ChangeOp, StreamOp } from '../api/ops.ts';
+import { decodeOp, type StreamOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { trackConnections } from './connections.ts';
@@ -11,11 +11,10 @@ import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
 
 /** One of kpng's two APIs, as a client sees it. */
-export interface StreamApi<Op> {
+export interface StreamApi {
   readonly name: 'local' | 'global';
   /** The message that requests a change set. */
   readonly request: Uint8Array;
-  readonly decode: (bytes: Uint8Array) => ChangeOp<Op> | StreamOp;
 }
 
 /** How to connect to a server. */
@@ -38,13 +37,13 @@ const DEFAULT_MAX_MESSAGE_SIZE = 4_194_304;
  * one when the consumer asks for what follows a Sync. Always ends with a KpngError (KPNG_SOURCE_LOST), also when `stop`
  * aborts. `onConnected`: called once connected; the server may still refuse the call.
  */
-export async function* readOperations<Op extends AnyOp>(
-  api: StreamApi<Op>,
+export async function* readOperations(
+  api: StreamApi,
   options: StreamOptions,
   clock: Clock,
   stop: AbortSignal,
   onConnected: () => void,
-): AsyncGenerator<ChangeOp<Op> | StreamOp, void, void> {
+): AsyncGenerator<StreamOp, void, void> {
   const { Client, connectivityState, status } = await import('@grpc/grpc-js');
   const { target, tls, connectTimeoutMs = 20_000 } = options;
   const { maxMessageSize = DEFAULT_MAX_MESSAGE_SIZE } = options;
@@ -53,7 +52,7 @@ export async function* readOperations<Op extends AnyOp>(
   const call = client.makeBidiStreamRequest(
     `/${api.name}v1.Sets/Watch`,
     (message: Uint8Array) => Buffer.from(message),
-    api.decode,
+    (bytes: Buffer) => decodeOp(api.name, bytes),
   );
   // Reading the stream reports the error. Without a listener, an error during a pause, while the sink works, would
   // end the process.
@@ -79,7 +78,7 @@ export async function* readOperations<Op extends AnyOp>(
   });
   try {
     call.write(api.request);
-    for await (const op of call as AsyncIterable<ChangeOp<Op> | StreamOp>) {
+    for await (const op of call as AsyncIterable<StreamOp>) {
       yield op;
       if (op.kind === 'sync') call.write(api.request);
     }
@@ -165,7 +164,7 @@ const TLS_HINTS: readonly (readonly [RegExp, string])[] = [
 function hintFor(
   name: string,
   details: string,
-  api: StreamApi<unknown>['name'],
+  api: StreamApi['name'],
   maxMessageSize: number,
 ): string | undefined {
   const tls = TLS_HINTS.find(([pattern]) => pattern.test(details));

@@ -1,4 +1,4 @@
-import type { AnyOp, ChangeOp } from '../api/ops.ts';
+import type { ChangeOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
 import { KpngError } from '../errors.ts';
 import { isEqual, put } from '../util/compare.ts';
@@ -38,7 +38,7 @@ export interface TableChange {
 }
 
 /**
- * A state of tables with entries, and an open change set. Neither changes the other before `sync`, so readers see only
+ * A state of tables with entries, and an open change set. Neither changes the other before `commit`, so readers see only
  * complete states, and an aborted change set leaves no trace.
  *
  * Unchanged entries keep their objects. No value may change after it was staged: its size is computed again when it is
@@ -59,13 +59,13 @@ export class StagedState {
     this.#limits = limits;
   }
 
-  /** Of the type that the caller stages there. */
+  /** Of the type that the caller applies there. */
   table<T extends object>(name: string): Entries<T> {
     return (this.#tables.get(name) ?? NONE) as Entries<T>;
   }
 
   /** Whether the change set has an invalid form of the entry. */
-  isInvalid(table: string, key: string): boolean {
+  protected isInvalid(table: string, key: string): boolean {
     return this.#staged.get(table)?.get(key) === KEPT;
   }
 
@@ -80,12 +80,14 @@ export class StagedState {
    * Adds an operation to the change set. An invalid one removes nothing, neither from the state nor from the change set.
    * Throws KPNG_STATE_TOO_LARGE if a limit is exceeded; the change set must then be discarded.
    */
-  stage(table: string, key: string, op: ChangeOp<AnyOp>): void {
+  apply(op: ChangeOp): void {
+    if (op.entry === undefined) return;
+    const { table, key } = op.entry;
     const staged = this.#staged.get(table) ?? new Map<string, Staged>();
     this.#staged.set(table, staged);
     const before = this.#tables.get(table)?.get(key);
     const previous = staged.get(key);
-    const given = op.kind === 'invalid' ? KEPT : ((op as AnyOp).value ?? DELETED);
+    const given = op.kind === 'invalid' ? KEPT : (op.value ?? DELETED);
     if (given === KEPT && previous !== undefined) return;
     // Compared now: a large state would be compared all at once when the change set is complete.
     const value = before !== undefined && isEqual(before, given) ? before : given;
@@ -104,7 +106,7 @@ export class StagedState {
    * Applies the change set, table by table: nodes and services, then others that it names. After a reset, entries that it
    * does not name are removed.
    */
-  *sync(): Generator<TableChange, void, undefined> {
+  *commit(): Generator<TableChange, void, undefined> {
     const stale = this.#resyncing ? this.#tables.keys() : [];
     for (const name of new Set([...IN_PLACE, ...this.#staged.keys(), ...stale])) {
       const staged = this.#staged.get(name) ?? new Map<string, Staged>();

@@ -1,12 +1,9 @@
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
-import type { ChangeOp, DataOp } from '../api/ops.ts';
 import { comparePaths } from '../api/paths.ts';
-import { StagedState, type StateLimits } from './change-set.ts';
+import { StagedState } from './change-set.ts';
 import type { LocalChange, LocalView, ServiceEntry } from './local-view.ts';
 
 export interface LocalSync extends LocalChange {
-  /** Number of operations since the last one, including the Sync. */
-  readonly operations: number;
   readonly orphans: readonly Orphans[];
 }
 
@@ -19,8 +16,6 @@ export interface Orphans {
   readonly count: number;
 }
 
-type Endpoints = ReadonlyMap<string, Endpoint>;
-
 /**
  * The state of one node, built from operations.
  *
@@ -29,16 +24,8 @@ type Endpoints = ReadonlyMap<string, Endpoint>;
  * Unchanged parts of an entry keep their objects: `before.service === after.service` means that the service did not
  * change, likewise for `endpoints`. They are never changed in place.
  */
-export class LocalState implements LocalView {
-  /** Services, and the endpoints of each service. Those whose service is missing wait for it. */
-  readonly #state: StagedState;
-  readonly #services: ReadonlyMap<string, Service>;
-  #operations = 0;
-
-  constructor(limits?: StateLimits) {
-    this.#state = new StagedState(limits);
-    this.#services = this.#state.table('services');
-  }
+export class LocalState extends StagedState implements LocalView {
+  readonly #services = this.table<Service>('services');
 
   get size(): number {
     return this.#services.size;
@@ -46,7 +33,7 @@ export class LocalState implements LocalView {
 
   get(key: string): ServiceEntry | undefined {
     const service = this.#services.get(key);
-    return service && { key, service, endpoints: this.#state.table(key) as Endpoints };
+    return service && { key, service, endpoints: this.table<Endpoint>(key) };
   }
 
   *entries(): Generator<ServiceEntry, void, undefined> {
@@ -56,35 +43,18 @@ export class LocalState implements LocalView {
     }
   }
 
-  /** See `StagedState.reset`: nothing is dropped before the next `sync`. */
-  reset(): void {
-    this.#state.reset();
-  }
-
-  /** Adds an operation to the change set. Throws as `StagedState.stage`. */
-  apply(op: ChangeOp<DataOp>): void {
-    this.#operations++;
-    const target = op.kind === 'invalid' ? op.target : op;
-    if (target?.kind === 'service') this.#state.stage('services', target.ref, op);
-    else if (target?.kind === 'endpoint') {
-      this.#state.stage(target.ref.service, target.ref.key, op);
-    }
-  }
-
   /** Applies the change set and drops unconfirmed entries. */
   sync(): LocalSync {
-    const operations = this.#operations + 1;
-    this.#operations = 0;
     const changed = new Set<string>();
     const orphans: Orphans[] = [];
-    for (const { name, changes, given } of this.#state.sync()) {
+    for (const { name, changes, given } of this.commit()) {
       if (name === 'services') for (const key of changes.keys()) changed.add(key);
       else if (this.#services.has(name) && changes.size > 0) changed.add(name);
       // An invalid service has been reported already.
-      if (this.#services.has(name) || this.#state.isInvalid('services', name)) continue;
+      if (this.#services.has(name) || this.isInvalid('services', name)) continue;
       const [endpoint] = name === 'services' ? [] : given;
       if (endpoint !== undefined) orphans.push({ service: name, endpoint, count: given.length });
     }
-    return { view: this, changed, operations, orphans };
+    return { view: this, changed, orphans };
   }
 }

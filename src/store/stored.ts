@@ -72,7 +72,7 @@ export function endpointHash(info: EndpointInfo, hasher: Hasher): bigint {
 
 /** An endpoint in its set of the global API. Not cached: most are sent only as part of a whole. */
 export function endpointEntry(info: EndpointInfo, hasher: Hasher): Entry {
-  const path = globalEndpointPath({ ...info, key: hashText(endpointHash(info, hasher)) });
+  const path = globalEndpointPath(info, hashText(endpointHash(info, hasher)));
   return entry(SetNumber.GlobalEndpointInfos, path, EndpointInfo.encode(info).finish());
 }
 

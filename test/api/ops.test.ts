@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import { OpItem, Service, WatchReq } from '../../src/api/generated/localv1/api.ts';
-import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
+import { decodeOp } from '../../src/api/ops.ts';
 import { comparePaths } from '../../src/api/paths.ts';
 import {
   deletePath,
@@ -25,9 +25,11 @@ const web0 = endpoint('10.1.0.5', {
 
 const WEB =
   '0a0464656d6f12037765621a09436c7573746572495022100a0c0a0a31302e39362e302e31301200320d0a04687474701001185028903f';
+const WEB_REF = { table: 'services', key: 'demo/web' };
+const WEB_0_REF = { table: 'demo/web', key: 'web-0' };
 const WEB_0 = '120a0a0831302e312e302e35180122090a046874747010903f2a0408011001';
 
-const decode = (item: OpItem) => decodeLocalOp(OpItem.encode(item).finish());
+const decode = (item: OpItem) => decodeOp('local', OpItem.encode(item).finish());
 
 function hex(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString('hex');
@@ -39,37 +41,36 @@ function unhex(text: string): Buffer {
 
 t.test('V1 (kept): operations are encoded and decoded byte for byte as by kpng', async (t) => {
   t.equal(hex(WatchReq.encode({ nodeName: 'node-a' }).finish()), '0a066e6f64652d61');
-  const ref = { service: 'demo/web', key: 'web-0' };
   for (const [bytes, item, op] of [
     ['0a00', sync, { kind: 'sync' }],
     ['2200', reset, { kind: 'reset' }],
     [
       `12470a0c0801120864656d6f2f7765621237${WEB}`,
       setService(web),
-      { kind: 'service', ref: 'demo/web', value: web },
+      { kind: 'entry', entry: WEB_REF, value: web },
     ],
     [
       `12350a120802120e64656d6f2f7765622f7765622d30121f${WEB_0}`,
       setEndpoint('demo/web/web-0', web0),
-      { kind: 'endpoint', ref, value: web0 },
+      { kind: 'entry', entry: WEB_0_REF, value: web0 },
     ],
     [
       '1a120802120e64656d6f2f7765622f7765622d30',
       deletePath(2, 'demo/web/web-0'),
-      { kind: 'endpoint', ref, value: undefined },
+      { kind: 'entry', entry: WEB_0_REF, value: undefined },
     ],
     [
       '1a0c0801120864656d6f2f776562',
       deletePath(1, 'demo/web'),
-      { kind: 'service', ref: 'demo/web', value: undefined },
+      { kind: 'entry', entry: WEB_REF, value: undefined },
     ],
   ] as const) {
     t.equal(hex(OpItem.encode(item).finish()), bytes);
-    t.strictSame(decodeLocalOp(unhex(bytes)), op);
+    t.strictSame(decodeOp('local', unhex(bytes)), op);
   }
 });
 
-const decodeGlobal = (item: OpItem) => decodeGlobalOp(OpItem.encode(item).finish());
+const decodeGlobal = (item: OpItem) => decodeOp('global', OpItem.encode(item).finish());
 
 const globalWeb = ServiceInfo.encode({ hash: 7n, service: web }).finish();
 const POD = EndpointInfo.fromPartial({
@@ -83,40 +84,33 @@ const info = EndpointInfo.encode(POD).finish();
 const node = NodeInfo.encode(NodeInfo.fromPartial({ node: { name: 'n1' } })).finish();
 
 t.test('entries of the three sets of the global API', async (t) => {
-  const podRef = { namespace: 'demo', serviceName: 'web', sourceName: 'web-abcde', key: '3d2c' };
-  for (const [set, path, bytes, kind, name, value] of [
-    [10, 'demo|web||', globalWeb, 'service', 'demo/web', web],
-    [11, 'demo|web|web-abcde|3d2c', info, 'endpoint', podRef, POD],
-    [12, '|n1||', node, 'node', 'n1', { name: 'n1' }],
+  for (const [set, path, bytes, table, key, value] of [
+    [10, 'demo|web||', globalWeb, 'services', 'demo/web', web],
+    [11, 'demo|web|web-abcde|3d2c', info, 'demo|web|web-abcde', '3d2c', POD],
+    [12, '|n1||', node, 'nodes', 'n1', { name: 'n1' }],
   ] as const) {
-    t.match(decodeGlobal(setBytes(set, path, bytes)), { kind, ref: name, value });
-    t.match(decodeGlobal(deletePath(set, path)), { kind, ref: name, value: undefined });
+    const entry = { table, key };
+    t.match(decodeGlobal(setBytes(set, path, bytes)), { kind: 'entry', entry, value });
+    t.match(decodeGlobal(deletePath(set, path)), { kind: 'entry', entry, value: undefined });
   }
 });
 
 /** Checks that an operation is invalid. */
-function isInvalid(
-  t: Test,
-  op: ReturnType<typeof decode>,
-  message: RegExp,
-  target?: unknown,
-): void {
+function isInvalid(t: Test, op: ReturnType<typeof decode>, message: RegExp, entry?: unknown): void {
   t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message } });
-  t.strictSame('target' in op && op.target, target);
+  t.strictSame('entry' in op && op.entry, entry);
 }
 
 t.test('an unusable operation is reported with its set and path', async (t) => {
   const bytes = Service.encode(web).finish();
   const none = Buffer.alloc(0);
-  const target = { kind: 'service', ref: 'demo/web' };
-  const other = { kind: 'service', ref: 'demo/other' };
-  const pod = { kind: 'endpoint', ref: { service: 'demo/web', key: 'web-0' } };
+  const other = { table: 'services', key: 'demo/other' };
   for (const [item, message, of] of [
-    [setBytes(1, 'demo/web', bytes.subarray(0, 30)), /"demo\/web".*premature EOF/, target],
-    [setBytes(1, 'demo/web', Buffer.alloc(3)), /"demo\/web".*field no 0/, target],
+    [setBytes(1, 'demo/web', bytes.subarray(0, 30)), /"demo\/web".*premature EOF/, WEB_REF],
+    [setBytes(1, 'demo/web', Buffer.alloc(3)), /"demo\/web".*field no 0/, WEB_REF],
     [setService(web, 'demo/other'), /"demo\/other".*calls itself "demo\/web"/, other],
-    [setBytes(1, 'demo/web', none), /calls itself "\/"/, target],
-    [setBytes(2, 'demo/web/web-0', unhex('1205')), /"demo\/web\/web-0"/, pod],
+    [setBytes(1, 'demo/web', none), /calls itself "\/"/, WEB_REF],
+    [setBytes(2, 'demo/web/web-0', unhex('1205')), /"demo\/web\/web-0"/, WEB_0_REF],
     [setBytes(7, 'demo/web', bytes), /"demo\/web".*set 7/],
     [setBytes(10, 'demo|web||', bytes), /set 10/],
     [deletePath(0, 'x'), /set 0/],
@@ -125,28 +119,32 @@ t.test('an unusable operation is reported with its set and path', async (t) => {
   ] as [OpItem, RegExp, unknown?][]) {
     isInvalid(t, decode(item), message, of);
   }
-  for (const [item, message, of] of [
+  for (const [item, message, entry] of [
     [setBytes(1, 'demo/web', bytes), /the set 1 does not belong to the global API/],
-    [setBytes(10, 'demo|api||', globalWeb), /calls itself/, 'demo/api'],
-    [setBytes(11, 'demo|api|web-abcde|1', info), /calls itself/, { serviceName: 'api' }],
-    [setBytes(11, 'demo|web|other|1', info), /calls itself/, { sourceName: 'other' }],
-    [setBytes(11, 'other|web|web-abcde|1', info), /calls itself/, { namespace: 'other' }],
-    [setBytes(10, 'demo|web||', unhex('12030a0568')), /in field 2: in field 1/, 'demo/web'],
+    [setBytes(10, 'demo|api||', globalWeb), /calls itself/, { key: 'demo/api' }],
+    [setBytes(11, 'demo|api|web-abcde|1', info), /calls itself/, { table: 'demo|api|web-abcde' }],
+    [setBytes(11, 'demo|web|other|1', info), /calls itself/, { table: 'demo|web|other' }],
+    [setBytes(11, 'other|web|web-abcde|1', info), /calls itself/, { table: 'other|web|web-abcde' }],
+    [
+      setBytes(10, 'demo|web||', unhex('12030a0568')),
+      /in field 2: in field 1/,
+      { key: 'demo/web' },
+    ],
     [setBytes(11, 'demo|web|s|1', unhex('32030a0568')), /in field 6: in field 1/, {}],
-    [setBytes(12, '|n1||', unhex('12030a0568')), /in field 2: in field 1/, 'n1'],
-    [setBytes(12, '|n2||', node), /node "\|n2\|\|": the node calls itself/, 'n2'],
+    [setBytes(12, '|n1||', unhex('12030a0568')), /in field 2: in field 1/, { key: 'n1' }],
+    [setBytes(12, '|n2||', node), /node "\|n2\|\|": the node calls itself/, { key: 'n2' }],
   ] as [OpItem, RegExp, unknown?][]) {
     const op = decodeGlobal(item);
     t.match(op, { kind: 'invalid', error: { code: 'KPNG_OP_INVALID', message } });
-    t.match('target' in op && op.target?.ref, of);
+    t.match('entry' in op && op.entry, entry);
   }
 });
 
 t.test('bytes that are not an operation are refused', async (t) => {
   for (const text of ['00', '12', '12ff', '0b', '1202ffff', '0affffffffffffffffffff01', '220100']) {
-    isInvalid(t, decodeLocalOp(unhex(text)), /cannot be decoded/);
+    isInvalid(t, decodeOp('local', unhex(text)), /cannot be decoded/);
   }
-  isInvalid(t, decodeLocalOp(Buffer.alloc(0)), /Unknown kind/);
+  isInvalid(t, decodeOp('local', Buffer.alloc(0)), /Unknown kind/);
 });
 
 t.test('a very long path does not fill the log', async (t) => {
@@ -157,11 +155,15 @@ t.test('names and labels that look like parts of a JavaScript object are only te
   const labels = JSON.parse('{"constructor":"a","toString":"b","hasOwnProperty":"c"}');
   const odd = service('__proto__/constructor', { labels });
   const op = decode(setService(odd));
-  t.strictSame(op, { kind: 'service', ref: '__proto__/constructor', value: odd });
+  t.strictSame(op, {
+    kind: 'entry',
+    entry: { table: 'services', key: '__proto__/constructor' },
+    value: odd,
+  });
   // A label called __proto__ cannot exist in Kubernetes; a server that sends one changes nothing.
   const entry = `420f0a095f5f70726f746f5f5f12026869`;
   const proto = decode(setBytes(1, 'demo/web', unhex(`${WEB}${entry}`)));
-  t.equal(proto.kind, 'service');
+  t.equal(proto.kind, 'entry');
   t.equal(Object.getPrototypeOf({}), Object.prototype);
   t.equal(({} as Record<string, unknown>)['hi'], undefined);
 });
@@ -170,14 +172,14 @@ t.test('fields of later versions are ignored', async (t) => {
   // One with bytes that are no text.
   const more = unhex(`${WEB}fa0602fffef80601fd0601020304f9060102030405060708`);
   t.strictSame(decode(setBytes(1, 'demo/web', more)), {
-    kind: 'service',
-    ref: 'demo/web',
+    kind: 'entry',
+    entry: WEB_REF,
     value: web,
   });
 });
 
 t.test('paths of other sets are refused', async (t) => {
-  t.match(decode(deletePath(2, 'a/b/c/d')), { ref: { service: 'a/b', key: 'c/d' } });
+  t.match(decode(deletePath(2, 'a/b/c/d')), { entry: { table: 'a/b', key: 'c/d' } });
   for (const [set, form, ...paths] of [
     [1, 'namespace/name', '', '/', 'a', 'a/', '/a', 'a//b', 'a/b/c', 'a/b/', '//'],
     [

@@ -4,10 +4,10 @@ import t from 'tap';
 import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import { OpItem, Protocol } from '../../src/api/generated/localv1/api.ts';
 import { itemJson } from '../../src/api/json.ts';
-import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
-import { GlobalMirror } from '../../src/client/global-client.ts';
+import { decodeOp } from '../../src/api/ops.ts';
+import { writeChanges } from '../../src/client/client.ts';
 import { LocalState } from '../../src/store/local-state.ts';
-import { DEFAULT_STATE_LIMITS } from '../../src/store/change-set.ts';
+import { StagedState } from '../../src/store/change-set.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { checkPassedOn } from '../support/api-rig.ts';
 import {
@@ -77,9 +77,9 @@ t.test('after any data from a local API, the state can be used', (t) => {
   holds(
     t,
     fc.property(ops, (messages) => {
-      const state = new LocalState(DEFAULT_STATE_LIMITS);
+      const state = new LocalState();
       for (const message of messages) {
-        const op = decodeLocalOp(message);
+        const op = decodeOp('local', message);
         if (op.kind === 'reset') state.reset();
         else if (op.kind === 'sync') state.sync();
         else state.apply(op);
@@ -101,13 +101,13 @@ t.test('after any data from a global API, the state can be passed on', async (t)
     t,
     fc.asyncProperty(ops, async (messages) => {
       const { store } = await emptyCluster();
-      const mirror = new GlobalMirror(DEFAULT_STATE_LIMITS);
-      const complete = () => store.updateInParts((transaction) => mirror.steps(transaction));
+      const state = new StagedState();
+      const complete = () => store.updateInParts((transaction) => writeChanges(state, transaction));
       for (const message of messages) {
-        const op = decodeGlobalOp(message);
-        if (op.kind === 'reset') mirror.reset();
+        const op = decodeOp('global', message);
+        if (op.kind === 'reset') state.reset();
         else if (op.kind === 'sync') await complete();
-        else mirror.apply(op);
+        else state.apply(op);
       }
       await complete();
       checkPassedOn(store);

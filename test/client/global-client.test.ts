@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { EndpointInfo, NodeInfo, ServiceInfo } from '../../src/api/generated/globalv1/api.ts';
 import type { OpItem } from '../../src/api/generated/localv1/api.ts';
 import type { ConnectorOptions } from '../../src/client/connector.ts';
-import { GlobalClient } from '../../src/client/global-client.ts';
+import { globalClient } from '../../src/client/client.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { emptyCluster } from '../support/cluster.ts';
@@ -49,7 +49,7 @@ async function setUp(t: Test, { method = METHOD, ...options }: Options = {}) {
   const { store } = await emptyCluster();
   const clock = new FakeClock();
   const errors = new Mailbox<KpngError>('an error');
-  const client = new GlobalClient({
+  const client = globalClient({
     target: server.target,
     clock,
     random: () => 0.5,

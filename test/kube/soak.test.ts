@@ -5,7 +5,7 @@
 import t from 'tap';
 import { burst, LAST, settle } from '../../bench/soak/churn.ts';
 import { KpngClient } from '../../src/client/client.ts';
-import { GlobalClient } from '../../src/client/global-client.ts';
+import { globalClient } from '../../src/client/client.ts';
 import { parseTarget } from '../../src/client/target.ts';
 import { openKubeSource } from '../../src/kube/source.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
@@ -42,7 +42,7 @@ t.test('memory does not grow with the number of events', async (t) => {
     },
   });
   const { hasher } = cluster.store;
-  const remote = { source: new GlobalClient({ target }), nodeName: 'node-a', hasher };
+  const remote = { source: globalClient({ target }), nodeName: 'node-a', hasher };
   const done = Promise.all([
     source.feed(cluster.store, stop.signal),
     new KpngClient({ target, nodeName: 'node-a' }).run(sinkOf('local'), stop.signal),

@@ -4,7 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { KpngClient } from '../../src/client/client.ts';
-import { GlobalClient } from '../../src/client/global-client.ts';
+import { globalClient } from '../../src/client/client.ts';
 import { parseTarget } from '../../src/client/target.ts';
 import type { ApiServer } from '../../src/server/server.ts';
 import { itemJson } from '../../src/api/json.ts';
@@ -32,7 +32,7 @@ t.test('store, server, client, server, local client', async (t) => {
         await client.run({ sync: async ({ view }) => void views.set(server, view) }, stop.signal);
       };
       first.cluster.complete();
-      const source = new GlobalClient({ target: targetOf(first.server) });
+      const source = globalClient({ target: targetOf(first.server) });
       const running = [source.feed(second.cluster.store, stop.signal), follow(second.server)];
       for (const [index, each] of steps.entries()) {
         perform(first.cluster, each);

@@ -16,7 +16,9 @@ function setup() {
   const deliverer = delivererTo(sink, { clock, random: () => 0.5 });
   const state = new LocalState();
   const set = (...keys: string[]) => {
-    for (const key of keys) state.apply({ kind: 'service', ref: key, value: service(key) });
+    for (const key of keys) {
+      state.apply({ kind: 'entry', entry: { table: 'services', key }, value: service(key) });
+    }
     return deliverer.deliver(() => state.sync());
   };
   /** The keys of the next call, which is settled. */

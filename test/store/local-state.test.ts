@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { OpItem } from '../../src/api/generated/localv1/api.ts';
-import { decodeLocalOp } from '../../src/api/ops.ts';
+import { decodeOp } from '../../src/api/ops.ts';
 import { comparePaths } from '../../src/api/paths.ts';
 import { LocalState } from '../../src/store/local-state.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
@@ -121,7 +121,7 @@ function fill(state: LocalState, from: number, to: number, length?: number): voi
   for (let n = from; n < to; n++) {
     const value =
       length === undefined ? undefined : service(`n/${n}`, { type: 'x'.repeat(length) });
-    state.apply({ kind: 'service', ref: `n/${n}`, value });
+    state.apply({ kind: 'entry', entry: { table: 'services', key: `n/${n}` }, value });
   }
 }
 
@@ -158,7 +158,7 @@ t.test('any operations give the state of the plain model, and exact changes', as
       let held = [...state.entries()];
       for (const step of [...steps, { op: 'sync', key: '', ep: '', value: 0 }]) {
         model.step(step);
-        const op = decodeLocalOp(OpItem.encode(item(step)).finish());
+        const op = decodeOp('local', OpItem.encode(item(step)).finish());
         if (op.kind === 'reset') state.reset();
         else if (op.kind !== 'sync') state.apply(op);
         const frozen = held.map(plain);
@@ -185,8 +185,11 @@ t.test('any operations give the state of the plain model, and exact changes', as
       }
       // Nothing of what has gone is still counted: as much fits as into a new state.
       for (const { key, ep } of steps) {
-        state.apply({ kind: 'service', ref: key, value: undefined });
-        state.apply({ kind: 'endpoint', ref: { service: key, key: ep }, value: undefined });
+        for (const entry of [
+          { table: 'services', key },
+          { table: key, key: ep },
+        ])
+          state.apply({ kind: 'entry', entry, value: undefined });
       }
       state.sync();
       fill(state, 0, 10, 0);

@@ -13,7 +13,7 @@ import { connect as connectHttp2 } from 'node:http2';
 import type { Socket } from 'node:net';
 import type { Test } from 'tap';
 import { OpItem, WatchReq } from '../../src/api/generated/localv1/api.ts';
-import { decodeGlobalOp, decodeLocalOp } from '../../src/api/ops.ts';
+import { decodeOp } from '../../src/api/ops.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { type ApiServer, startApiServer, type ApiServerOptions } from '../../src/server/server.ts';
 import { type ChangeSet, GlobalReaders } from '../../src/store/reader.ts';
@@ -184,12 +184,12 @@ export function contentOf(store: GlobalStore): string[] {
 
 /** Throws if clients of a store could not take what it passes on to them. */
 export function checkPassedOn(store: GlobalStore): void {
-  for (const [readers, decode] of [
-    [new LocalReaders(store), decodeLocalOp],
-    [new GlobalReaders(store), decodeGlobalOp],
+  for (const [api, readers] of [
+    ['local', new LocalReaders(store)],
+    ['global', new GlobalReaders(store)],
   ] as const) {
     for (const item of itemsIn(readers.open(() => {}).next('n1'))) {
-      const op = decode(OpItem.encode(item).finish());
+      const op = decodeOp(api, OpItem.encode(item).finish());
       if (op.kind === 'invalid') throw op.error;
     }
   }
