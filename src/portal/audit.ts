@@ -11,14 +11,13 @@ const QUICK_REPAIRS = 5;
 const REST_SHARE = 0.5;
 
 /**
- * Repeats a check until the signal aborts, and repairs the damage that it finds: at once, and with back-off if that
- * does not help. The intervals of `policy` are from the start of one check to the start of the next.
+ * Repeats a check until the signal aborts, with back-off while that finds damage. The intervals of `policy` are from the start of one check to the start of the next.
  *
- * `check` resolves with the repair; undefined: no damage. It may reject, after reporting why.
+ * `check` resolves with whether there was damage, which it has repaired. It may reject, after reporting why.
  */
 export async function audit(
   policy: AuditPolicy,
-  check: () => Promise<(() => Promise<void>) | undefined>,
+  check: () => Promise<boolean>,
   clock: Clock,
   signal: AbortSignal,
 ): Promise<void> {
@@ -29,16 +28,10 @@ export async function audit(
     await pause(wait, clock, signal);
     if (signal.aborted) return;
     const begin = clock.now();
-    let took: number | undefined;
-    try {
-      const repair = await check();
-      took = clock.now() - begin;
-      repairs = repair === undefined ? 0 : repairs + 1;
-      if (!signal.aborted) await repair?.();
-    } catch {
-      // Reported by the check, or by the write of the repair.
-    }
-    durations = [...durations, took ?? clock.now() - begin].slice(-DURATIONS);
+    // The check has reported why it failed.
+    const isDamaged = await check().catch(() => true);
+    repairs = isDamaged ? repairs + 1 : 0;
+    durations = [...durations, clock.now() - begin].slice(-DURATIONS);
     const slowness = durations.length < DURATIONS ? 0 : Math.min(...durations) / goalMs;
     const rest = Math.min(maxMs, intervalMs * Math.max(1, slowness));
     const backoff = Math.min(2 ** Math.max(0, repairs - QUICK_REPAIRS), MAX_AUDIT_BACKOFF);

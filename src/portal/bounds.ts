@@ -45,16 +45,13 @@ export const ADDRESS_WRITE_MS = 10;
 /** Service addresses probed in each check of the address portal. A probe takes 20 µs. */
 export const PROBES_PER_CHECK = 32;
 
-/** Minimum interval between the address portal's listings of the host's addresses. */
+/** Minimum interval between the address portal's listings of the host's addresses, and of unused ones' connections. */
 export const LISTING_INTERVAL_MS = 5000;
 
 /** Maximum share of time for that. */
 export const LISTING_SHARE = 0.005;
 
-/** Interval for checking an unused address that still has connections. */
-export const LINGER_CHECK_MS = 5000;
-
-/** How long connections may keep such an address. */
+/** How long connections may keep an unused address. */
 export const MAX_LINGER_MS = 600_000;
 
 /** How long iptables waits for the lock. Seconds. */

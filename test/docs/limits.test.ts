@@ -129,7 +129,6 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     number(portal.PROBES_PER_CHECK),
     `${time(portal.LISTING_INTERVAL_MS)}, or ${1 / portal.LISTING_SHARE} times as long as a listing takes`,
     time(portal.MAX_LINGER_MS),
-    time(portal.LINGER_CHECK_MS),
   ],
   'Addresses on Windows': [
     time(netsh.NETSH_TIMEOUT_MS),

@@ -15,12 +15,11 @@ function audited(policy: typeof CANARY) {
   const check = async () => {
     checks.push(clock.now());
     if (state.takes > 0) await new Promise<void>((end) => clock.setTimer(state.takes, end));
-    if (!state.isDamaged) return undefined;
-    return async () => {
-      repairs += 1;
-      if (!state.isCurable) throw new Error('nft is missing');
-      state.isDamaged = false;
-    };
+    if (!state.isDamaged) return false;
+    repairs += 1;
+    if (!state.isCurable) throw new Error('nft is missing');
+    state.isDamaged = false;
+    return true;
   };
   const closing = new AbortController();
   const ended = audit(policy, check, clock, closing.signal);

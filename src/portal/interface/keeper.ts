@@ -5,7 +5,6 @@ import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import {
   CANARY_AUDIT,
-  LINGER_CHECK_MS,
   LISTING_INTERVAL_MS,
   LISTING_SHARE,
   MAX_LINGER_MS,
@@ -58,7 +57,6 @@ export class AddressKeeper {
   /** Operations on the interface must not overlap. */
   readonly #queue = new SerialQueue();
   #listAt = 0;
-  #lingerCheckAt = 0;
   #retryAt: number | undefined;
   #reason: PortalWritten['reason'] = 'start';
   #written = { added: 0, removed: 0, durationMs: 0 };
@@ -119,7 +117,7 @@ export class AddressKeeper {
   /** Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* if that, or `prepare`, failed. */
   async commit(): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
-    await this.#change(() => this.#remove(false));
+    await this.#change(() => this.#remove());
     const { signal } = this.#closing;
     this.#auditing ??= audit(CANARY_AUDIT, () => this.#check(), this.#clock, signal);
   }
@@ -135,34 +133,26 @@ export class AddressKeeper {
     return this.#closed;
   }
 
-  /** Checks that some of the addresses exist, different ones each time. Resolves with the repair. */
-  async #check(): Promise<(() => Promise<void>) | undefined> {
+  /** Checks that some of the addresses exist, different ones each time. Repairs and returns whether one was missing. */
+  async #check(): Promise<boolean> {
     if (this.#probed >= this.#ours.size) this.#probed = 0;
     const some = [...this.#ours].slice(this.#probed, this.#probed + PROBES_PER_CHECK);
     this.#probed += some.length;
     const found = await Promise.all(some.map((address) => this.#link.has(address)));
-    if (found.includes(false)) {
-      return () => {
-        this.#reason = 'repair';
-        return this.#change(() => this.#restore());
-      };
-    }
+    const isDamaged = found.includes(false);
     const now = this.#clock.now();
     const retry = this.#retryAt !== undefined && now >= this.#retryAt;
-    const list = retry || this.#others === undefined || now >= this.#listAt;
-    const linger = now >= this.#lingerCheckAt && this.#surplus.size > 0;
-    if (!list && !linger) return undefined;
+    if (isDamaged) this.#reason = 'repair';
+    else if (!retry && this.#others !== undefined && now < this.#listAt) return false;
     await this.#change(async () => {
       if (retry) {
         this.#retryAt = undefined;
         this.#refused.clear();
       }
-      if (list) await this.#restore();
-      if (!linger) return;
-      this.#lingerCheckAt = this.#clock.now() + LINGER_CHECK_MS;
-      await this.#remove(true);
+      await this.#restore();
+      await this.#remove();
     });
-    return undefined;
+    return isDamaged;
   }
 
   async #restore(): Promise<void> {
@@ -228,11 +218,9 @@ export class AddressKeeper {
     this.#written.added += wanted.length - others.size;
   }
 
-  /** Removes unwanted, unused addresses; those found in use are checked again only with `all`. */
-  async #remove(all: boolean): Promise<void> {
-    const surplus = all
-      ? [...this.#surplus]
-      : [...this.#surplus].filter(([, since]) => since === undefined);
+  /** Removes unwanted addresses that are not in use, or have been too long. */
+  async #remove(): Promise<void> {
+    const surplus = [...this.#surplus];
     if (surplus.length === 0) return;
     const used = await this.#link.inUse(surplus.map(([address]) => address));
     const now = this.#clock.now();
@@ -249,7 +237,6 @@ export class AddressKeeper {
         this.#surplus.delete(address);
         if (this.#users.has(address)) this.#missing.add(address);
       } else {
-        if (this.#surplus.has(address)) this.#surplus.set(address, now);
         this.#publishRefusal(address, error);
       }
     }

@@ -201,7 +201,7 @@ export class RulePortal extends RedirectPlan implements Portal {
   /** Looks for damage, and repairs it, until the signal aborts. */
   #watch(signal: AbortSignal): Promise<unknown> {
     const watch = (policy: AuditPolicy, look: () => Promise<string | undefined>): Promise<void> =>
-      audit(policy, () => this.#repairOf(look), this.#clock, signal);
+      audit(policy, () => this.#repair(look), this.#clock, signal);
     return Promise.all([
       watch(CANARY_AUDIT, () => this.#lookAtCanary()),
       ...this.#backend.comparisons.map(({ policy, difference }) =>
@@ -221,22 +221,20 @@ export class RulePortal extends RedirectPlan implements Portal {
     return undefined;
   }
 
-  /** Looks for damage, and resolves with its repair. */
-  async #repairOf(
-    look: () => Promise<string | undefined>,
-  ): Promise<(() => Promise<void>) | undefined> {
+  /** Looks for damage, and repairs it; returns whether there was any. */
+  async #repair(look: () => Promise<string | undefined>): Promise<boolean> {
     const { transactions } = this.#set;
     const damage = await look();
-    if (damage === undefined) return undefined;
-    return () =>
-      this.#queue.run(async () => {
-        // A transaction may have repaired it, or may have caused what was seen.
-        if (this.#set.transactions !== transactions) return;
-        // A loss is reported once, however often its repair fails.
-        const loss = this.#set.doubt() ? damage : undefined;
-        this.#readHost();
-        await this.#write(loss);
-      });
+    if (damage === undefined || this.#closing.signal.aborted) return false;
+    await this.#queue.run(async () => {
+      // A transaction may have repaired it, or may have caused what was seen.
+      if (this.#set.transactions !== transactions) return;
+      // A loss is reported once, however often its repair fails.
+      const loss = this.#set.doubt() ? damage : undefined;
+      this.#readHost();
+      await this.#write(loss);
+    });
+    return true;
   }
 
   async #housekeeping(): Promise<void> {
