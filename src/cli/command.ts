@@ -66,13 +66,14 @@ export interface RunningSink extends Running {
 }
 
 /** A source or sink with parsed and validated flags, ready to start. */
-export interface Bound<Scope, Options extends object, Started, More extends unknown[] = []> {
+export interface Bound<Scope, Options extends object, Started, Context = RunContext> {
+  /** Whether it has or takes the state of the whole cluster, or of one node. */
   readonly scope: Scope;
   readonly word: string;
   readonly options: Options;
   /** Of a sink: whether the metrics and health servers run by default. Absent: no. */
   readonly servesByDefault?: boolean | undefined;
-  start(context: RunContext, ...more: More): Promise<Started>;
+  start(context: Context): Promise<Started>;
 }
 
 /** A source of the state of one node, or of the whole cluster. Idle until it feeds a sink or a store. */
@@ -80,7 +81,9 @@ export type BoundSource =
   Bound<'local', object, RunningSource> | Bound<'global', object, GlobalSource>;
 
 /** The options of a sink that concern the whole program. */
-interface SinkOptions {
+export interface SinkOptions {
+  /** The node whose local view it needs; absent: that of the cluster. */
+  readonly nodeName?: string;
   /** Whether it is a dry run: then no server runs. Absent: no. */
   readonly dryRun?: boolean;
   /** Of the data path; absent: it has none. */
@@ -89,14 +92,11 @@ interface SinkOptions {
   readonly handoverSocket?: string;
 }
 
-export interface BackendOptions extends SinkOptions {
-  readonly nodeName: string;
-}
+export type StoreContext = RunContext & { readonly store: GlobalStore };
 
 /** A sink for the state of one node, a backend, or for that of the whole cluster from a store. */
 export type BoundSink =
-  | Bound<'local', BackendOptions, RunningSink>
-  | Bound<'global', SinkOptions, Running, [store: GlobalStore]>;
+  Bound<'local', SinkOptions, RunningSink> | Bound<'global', SinkOptions, Running, StoreContext>;
 
 /**
  * The texts of a command: `--help`, docs/reference/command-line.md, the man page and completion are generated from
@@ -125,17 +125,11 @@ export function examples([text = '']: TemplateStringsArray): Examples {
   return Object.fromEntries(lines.map((line) => line.trim().split(' # ')));
 }
 
-interface Command<Bound> extends CommandText {
-  /** Whether it has or takes the state of the whole cluster, or of one node. */
-  readonly scope: 'local' | 'global';
-  /** `values`: of its flags, and of others. */
-  bind(values: FlagValues<FlagTable>): Bound;
-}
+/** To add a source or a sink, define it and list it in registry.ts. `values`: of its flags, and of others. */
+type Command<Bound extends BoundSource | BoundSink> = CommandText &
+  Pick<Bound, 'scope'> & { bind(values: FlagValues<FlagTable>): Bound };
 
-/** A source. To add one, define it in sources.ts and list it in registry.ts. */
 export type SourceCommand = Command<BoundSource>;
-
-/** A sink, added like a source; one for the state of one node is a backend. */
 export type SinkCommand = Command<BoundSink>;
 
 export interface BoundCommand {
@@ -159,11 +153,8 @@ export interface OtherCommand extends CommandText {
   /** Whether the environment and the configuration file may set its flags. */
   readonly readsSettings?: boolean;
   /** Throws usage errors before any effect. Returns the action, which resolves with the exit code. */
-  bind(line: OtherLine): Action;
+  bind(line: OtherLine): (streams: Streams) => number | Promise<number>;
 }
-
-/** Runs a parsed command. Rejects with a KpngError. */
-export type Action = (streams: Streams) => number | Promise<number>;
 
 export interface Streams {
   readonly stdin: NodeJS.ReadStream;
@@ -199,27 +190,26 @@ export interface Registry {
 }
 
 /** Defines commands with flags of any types; `read` throws an error for values that contradict each other. */
-function definer<Scope, Base extends object, Started, More extends unknown[] = []>(scope: Scope) {
+function definer<Scope, Base extends object, Started, Context = RunContext>(scope: Scope) {
   return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(
     command: CommandText & {
       readonly flags: Table;
       readonly servesByDefault?: boolean;
       /** Absent: the options are the values. */
       read?(values: FlagValues<Table>): Options;
-      start(options: Options, context: RunContext, ...more: More): Promise<Started>;
+      start(options: Options, context: Context): Promise<Started>;
     },
   ) => ({
     ...command,
     scope,
-    bind(values: FlagValues<Table>): Bound<Scope, Base, Started, More> {
+    bind(values: FlagValues<Table>): Bound<Scope, Base, Started, Context> {
       const options = command.read?.(values) ?? (values as unknown as Options);
-      const start = (...given: [RunContext, ...More]) => command.start(options, ...given);
-      return { ...command, scope, options, start };
+      return { ...command, scope, options, start: (context) => command.start(options, context) };
     },
   });
 }
 
 export const defineSource = definer<'local', object, RunningSource>('local');
 export const defineGlobalSource = definer<'global', object, GlobalSource>('global');
-export const defineSink = definer<'local', BackendOptions, RunningSink>('local');
-export const defineGlobalSink = definer<'global', object, Running, [store: GlobalStore]>('global');
+export const defineSink = definer<'local', SinkOptions, RunningSink>('local');
+export const defineGlobalSink = definer<'global', object, Running, StoreContext>('global');

@@ -164,54 +164,52 @@ function wrap(text: string, width: number): string[] {
   return text.match(new RegExp(`\\S.{0,${width - 1}}(?= |$)|\\S+`, 'g')) ?? [''];
 }
 
-type Candidate = readonly [value: string, summary: string];
-
-/** A file of the host. */
-const FILES = ':files\n';
-/** Placeholders of flags whose value is a file or folder. */
-const PATHS = new Set(['path', 'folder']);
+type Candidate = readonly [value: string, summary?: string];
 
 /**
  * Answers a script of assets/completion/: the candidates at the cursor, one per line, followed by a tab and a
  * description; the line `:files` stands for any file. The last argument is what is typed at the cursor, the others stand before it.
  */
 export function answerQuery(args: readonly string[]): string {
-  const before = args.slice(0, -1);
-  const last = args.at(-1) ?? '';
   // PowerShell loses an empty argument, and passes quotes instead.
-  const current = last === '""' ? '' : last;
+  const current = args.at(-1)?.replace(/^""$/, '') ?? '';
+  const lines = candidatesFor(args.slice(0, -1), current)
+    ?.filter(([value]) => value.startsWith(current))
+    .map((candidate) => `${candidate.join('\t')}\n`);
+  return lines?.join('') ?? ':files\n';
+}
+
+/** What may follow some arguments; undefined: any file. */
+function candidatesFor(before: readonly string[], current: string) {
   const { words, flags: given } = splitLine(before, ALL_FLAGS);
   const open = given.at(-1);
   if (before.at(-1)?.startsWith('-') === true && open !== undefined && open.text === undefined) {
-    return valuesOf(ALL_FLAGS[open.name], '', current);
+    return valuesOf(ALL_FLAGS[open.name]);
   }
   const named = words[0] === 'help' ? words.slice(1) : words;
   const topic = guessTopic(named);
   const flags = flagsOf(topic);
-  const [, prefix = '', value = ''] = /^(--?[^=]+=)(.*)$/.exec(current) ?? [];
-  if (prefix !== '') {
+  const [prefix] = /^--?[^=]+=/.exec(current) ?? [];
+  if (prefix !== undefined) {
     const { name = '' } = splitLine([current], ALL_FLAGS).flags[0] ?? {};
-    return valuesOf(flags[name], prefix, value);
+    return valuesOf(flags[name], prefix);
   }
   if (current.startsWith('-')) {
     const all = Object.entries(flags).map(([each, { help }]): Candidate => {
       return [`--${each}`, /^.*?[.:](?= |$)/.exec(help)?.[0].slice(0, -1) ?? help];
     });
-    return matching([...all, ['--help', 'Explain the command']], current);
+    return [...all, ['--help', 'Explain the command']] satisfies Candidate[];
   }
-  if (words.at(-1) === 'validate') return FILES;
-  return matching(topic === undefined ? [] : nextWords(named, topic), current);
+  if (words.at(-1) === 'validate') return undefined;
+  return topic === undefined ? [] : nextWords(named, topic);
 }
 
-function valuesOf(flag: FlagSpec<unknown> | undefined, prefix: string, current: string): string {
-  if (flag === undefined) return '';
+function valuesOf(flag: FlagSpec<unknown> | undefined, prefix = ''): Candidate[] | undefined {
+  if (flag === undefined) return [];
   const { placeholder, schema } = flag.kind;
   const choices = isSwitch(flag.kind) ? ['true', 'false'] : schema.enum;
-  if (choices === undefined) return PATHS.has(placeholder) ? FILES : '';
-  return matching(
-    choices.map((choice) => [prefix + choice, '']),
-    prefix + current,
-  );
+  if (choices !== undefined) return choices.map((choice) => [prefix + choice]);
+  return ['path', 'folder'].includes(placeholder) ? undefined : [];
 }
 
 /** Every flag of a line. */
@@ -223,29 +221,20 @@ function flagsOf({ source, sink, other }: Topic = {}): FlagTable {
 function nextWords(words: readonly string[], topic: Topic): readonly Candidate[] {
   const { source, sink, other, operands = [] } = topic;
   const { sources, others } = REGISTRY;
+  const candidates = (commands: readonly CommandText[]) =>
+    commands.map(({ word, summary }): Candidate => [word, summary]);
   if (other !== undefined) {
     const firsts = (other.forms ?? []).flatMap((form) => form.split(' ')[0]?.split('|') ?? []);
-    const next = operands.length === 0 ? firsts.filter((word) => /^[a-z]/.test(word)) : [];
-    return next.map((word) => [word, '']);
+    return operands.length > 0
+      ? []
+      : firsts.filter((word) => /^[a-z]/.test(word)).map((word) => [word]);
   }
   if (source === undefined) {
-    return [...[...sources, ...others].map(candidate), ['help', 'Explain a command']];
+    return [...candidates([...sources, ...others]), ['help', 'Explain a command']];
   }
   if (sink !== undefined) return [];
   const fitting = sinksFor(source);
-  if (words.includes('to-local')) {
-    return fitting.filter(({ scope }) => scope === 'local').map(candidate);
-  }
-  return [['to-local', 'What this node needs of the state'], ...fitting.map(candidate)];
-}
-
-function candidate({ word, summary }: CommandText): Candidate {
-  return [word, summary];
-}
-
-function matching(candidates: readonly Candidate[], current: string): string {
-  return candidates
-    .filter(([value]) => value.startsWith(current))
-    .map(([value, summary]) => (summary === '' ? `${value}\n` : `${value}\t${summary}\n`))
-    .join('');
+  if (words.includes('to-local'))
+    return candidates(fitting.filter(({ scope }) => scope === 'local'));
+  return [['to-local', 'What this node needs of the state'], ...candidates(fitting)];
 }

@@ -99,7 +99,7 @@ export async function observe(options: Live) {
       ...shared,
       version,
       command: `${source.word} ${sink.word}`,
-      nodeName: sink.scope === 'local' ? sink.options.nodeName : undefined,
+      nodeName: sink.options.nodeName,
       drainDelayMs: () => globals.drainDelay,
       proxy: () => proxy,
       stop: () => stop({ logFields: { by: 'the admin socket' } }),

@@ -226,10 +226,10 @@ export function helpWords(argv: readonly string[]): string[] {
 function unknownCommand(word: string): Error {
   const hint = hints[word];
   if (hint !== undefined) return usage(`${word}: ${hint}`);
-  if (word === 'to-local' || sinks.some((sink) => sink.word === word)) {
+  if (word === 'to-local' || wordsOf(sinks).includes(word)) {
     return usage(`${word} needs a source before it: ${wordList(sources)}`);
   }
-  const meant = suggestion(word, [...[...sources, ...others].map((each) => each.word), 'help']);
+  const meant = suggestion(word, [...wordsOf(sources), ...wordsOf(others), 'help']);
   return usage(`unknown command ${JSON.stringify(word)}${meant}; sources are ${wordList(sources)}`);
 }
 
@@ -237,13 +237,8 @@ function unknownSink(word: string): Error {
   const known = `backends are ${wordList(sinks)}`;
   const hint = hints[word];
   if (hint !== undefined) return usage(`${word}: ${hint}; ${known}`);
-  if (sources.some((source) => source.word === word)) {
-    return usage(`${word} is a second source; ${known}`);
-  }
-  const meant = suggestion(
-    word,
-    sinks.map((sink) => sink.word),
-  );
+  if (wordsOf(sources).includes(word)) return usage(`${word} is a second source; ${known}`);
+  const meant = suggestion(word, wordsOf(sinks));
   return usage(`unknown backend ${JSON.stringify(word)}${meant}; ${known}`);
 }
 
@@ -252,6 +247,10 @@ function suggestion(word: string, known: readonly string[], prefix = ''): string
   return meant === undefined ? '' : ` (did you mean ${prefix}${meant}?)`;
 }
 
+function wordsOf(commands: readonly { readonly word: string }[]): string[] {
+  return commands.map(({ word }) => word);
+}
+
 function wordList(commands: readonly { readonly word: string }[]): string {
-  return commands.map(({ word }) => word).join(', ');
+  return wordsOf(commands).join(', ');
 }

@@ -50,7 +50,7 @@ export async function run(given: RunOptions): Promise<number> {
       version: programVersion(),
       source: source.word,
       sink: sink.word,
-      ...(sink.scope === 'local' && { node: sink.options.nodeName }),
+      node: sink.options.nodeName,
     });
     await setOomScore(live.globals.oomScoreAdj, log);
     const { running, work } = await prepare(options, observers);
@@ -76,7 +76,7 @@ export async function run(given: RunOptions): Promise<number> {
 /** Feeds a sink until it ends, or until a stop is asked for; then drains it. Returns the exit code. */
 async function carry(
   running: Running,
-  work: Work,
+  work: (signal: AbortSignal) => Promise<void>,
   { log, globals }: Live,
   observers: Observers,
   asked: Promise<StopReason>,
@@ -114,16 +114,10 @@ async function carry(
   return code;
 }
 
-/** Starts the source, which feeds the sink until the signal aborts. */
-type Work = (signal: AbortSignal) => Promise<void>;
-
-/** Starts the sink, and returns it with what feeds it. */
-async function prepare(
-  options: Live,
-  observers: Observers,
-): Promise<{ readonly running: Running; readonly work: Work }> {
+/** Starts the sink. `work` starts the source, which feeds the sink until the signal aborts. */
+async function prepare(options: Live, observers: Observers) {
   const { source, sink, globals, log } = options;
-  const nodeName = sink.scope === 'local' ? sink.options.nodeName : '';
+  const { nodeName = '' } = sink.options;
   const context: RunContext = { ...options, nodeName, otherPorts: () => observers.ports() };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
@@ -131,7 +125,7 @@ async function prepare(
     const target = watched(running, observers, log);
     const setPodNetworks = running.setPodNetworks?.bind(running);
     const from = { ...context, setPodNetworks };
-    const work: Work = async (signal) => {
+    const work = async (signal: AbortSignal) => {
       if (source.scope === 'local') return (await source.start(from)).run(target, signal);
       const fed = {
         nodeName,
@@ -146,12 +140,12 @@ async function prepare(
   }
   if (source.scope === 'local') throw new Error(`${source.word} cannot feed ${sink.word}`);
   const store = new GlobalStore({ hasher: await loadHasher() });
-  const work: Work = async (signal) => {
+  const work = async (signal: AbortSignal) => {
     const started = await source.start(context);
     store.onChange(storeReport(store, started.name, observers, log));
     return started.feed(store, signal);
   };
-  return { running: await sink.start(context, store), work };
+  return { running: await sink.start({ ...context, store }), work };
 }
 
 /**
@@ -159,18 +153,18 @@ async function prepare(
  * goes missing.
  */
 function checkingNode(node: string, source: GlobalSource, log: Log): GlobalSource {
-  let isMissing = false;
-  const check = ({ synced, nodes }: GlobalStore): void => {
-    const wasMissing = isMissing;
-    isMissing = synced && nodes.get(node) === undefined && nodes.current.size > 0;
-    if (wasMissing || !isMissing) return;
-    const err = unknownNode(node, [...nodes.current.keys()].sort(), source.name);
-    log.warn('Unknown node: no endpoint counts as local; set --node-name', { err });
-  };
   return {
     name: source.name,
     feed(store, signal) {
-      store.onChange(() => check(store));
+      const { nodes } = store;
+      let isMissing = false;
+      store.onChange(() => {
+        const wasMissing = isMissing;
+        isMissing = store.synced && nodes.get(node) === undefined && nodes.current.size > 0;
+        if (wasMissing || !isMissing) return;
+        const err = unknownNode(node, [...nodes.current.keys()].sort(), source.name);
+        log.warn('Unknown node: no endpoint counts as local; set --node-name', { err });
+      });
       return source.feed(store, signal);
     },
   };
@@ -223,16 +217,15 @@ function storeReport(store: GlobalStore, source: string, observers: Observers, l
  * external traffic policy allows on this node. Unchanged services cost nothing.
  */
 export function localPolicyCounter() {
-  const scopes = ['internal', 'external'] as const;
   const lacking = { internal: new Set<string>(), external: new Set<string>() };
   return ({ view, changed }: LocalChange) => {
     for (const key of changed) {
       const entry = view.get(key);
-      const endpoints = [...(entry?.endpoints.values() ?? [])];
-      for (const scope of scopes) {
+      for (const scope of ['internal', 'external'] as const) {
         lacking[scope].delete(key);
         if (entry?.service[`${scope}TrafficToLocal`] !== true) continue;
         // An endpoint without scopes may be used for all traffic.
+        const endpoints = [...entry.endpoints.values()];
         if (!endpoints.some(({ scopes }) => scopes?.[scope] ?? true)) lacking[scope].add(key);
       }
     }

@@ -1,6 +1,6 @@
 import { DEFAULT_API, parseTarget } from '../client/target.ts';
 import { compileGlobs } from '../kube/globs.ts';
-import { DEFAULT_NODE_LABELS, type Selection, serviceSelector } from '../kube/resource.ts';
+import { DEFAULT_NODE_LABELS, serviceSelector } from '../kube/resource.ts';
 import { defineGlobalSource, defineSource, examples, paragraphs } from './command.ts';
 import { backoffFrom, type GlobalOptions } from './flags/global.ts';
 import { path, size, text, texts, trimmed } from './flags/kinds.ts';
@@ -46,21 +46,20 @@ export const kubeSource = defineGlobalSource({
       Annotations of Nodes to pass on, by the same patterns.`,
   }),
   read(values) {
-    const selection: Selection = {
-      proxyName: values.serviceProxyName,
-      serviceLabels: values.withServiceLabels,
-      serviceAnnotations: values.withServiceAnnotations,
-      nodeLabels: values.withNodeLabels,
-      nodeAnnotations: values.withNodeAnnotations,
-    };
-    serviceSelector(selection.proxyName);
-    return { kubeconfig: values.kubeconfig, server: values.server, selection };
+    serviceSelector(values.serviceProxyName);
+    return values;
   },
-  async start({ kubeconfig, server, selection }, { globals, nodeName, setPodNetworks }) {
+  async start({ kubeconfig, server, ...values }, { globals, nodeName, setPodNetworks }) {
     const { openKubeSource } = await import('../kube/source.ts');
     return openKubeSource({
       config: { kubeconfig, server, env: process.env },
-      selection,
+      selection: {
+        proxyName: values.serviceProxyName,
+        serviceLabels: values.withServiceLabels,
+        serviceAnnotations: values.withServiceAnnotations,
+        nodeLabels: values.withNodeLabels,
+        nodeAnnotations: values.withNodeAnnotations,
+      },
       nodeName,
       onPodNetworks: setPodNetworks,
       userAgent: userAgent(),
@@ -70,20 +69,13 @@ export const kubeSource = defineGlobalSource({
 });
 
 function splitPatterns(given: string): string[] {
-  const patterns: string[] = [];
   let depth = 0;
-  let start = 0;
-  for (let i = 0; i < given.length; i += 1) {
-    const char = given[i];
-    if (char === '\\') i += 1;
-    else if (char === '{') depth += 1;
-    else if (char === '}') depth -= 1;
-    else if (char === ',' && depth <= 0) {
-      patterns.push(given.slice(start, i));
-      start = i + 1;
-    }
-  }
-  return [...patterns, given.slice(start)];
+  const lines = given.replaceAll(/\\.|[{},]/gs, (token) => {
+    if (token === '{') depth += 1;
+    if (token === '}') depth -= 1;
+    return token === ',' && depth <= 0 ? '\n' : token;
+  });
+  return lines.split('\n');
 }
 
 /** Flags of the sources that are clients of a kpng server. */

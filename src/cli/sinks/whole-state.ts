@@ -69,7 +69,7 @@ export const toApi = defineGlobalSink({
       },
     };
   },
-  async start({ tls, serverLimits: limits, ...options }, _context, store) {
+  async start({ tls, serverLimits: limits, ...options }, { store }) {
     keepHeapSmall();
     const { startApiServer } = await import('../../server/server.ts');
     const server = await startApiServer({ ...options, limits, store, tls });
@@ -93,7 +93,7 @@ export const toFile = defineGlobalSink({
       Also write what Go kpng cannot read: session affinity, endpoints that serve while they terminate, and
       hints for nodes.`,
   }),
-  async start({ output, extensions: extended }, { globals }, store) {
+  async start({ output, extensions: extended }, { globals, store }) {
     const { startFileSink } = await import('../../file/sink.ts');
     const sink = startFileSink({ path: output, extended, store, backoff: backoffFrom(globals) });
     return { close: () => sink.close(), destroy: () => sink.close() };
