@@ -180,15 +180,6 @@ export interface OtherLine {
   readonly parseRun: (argv: readonly string[], config?: ConfigFile) => BoundCommand;
 }
 
-/** Every word of the command line. */
-export interface Registry {
-  readonly sources: readonly SourceCommand[];
-  readonly sinks: readonly SinkCommand[];
-  readonly others: readonly OtherCommand[];
-  /** Hints for words that users of kpng may expect here. */
-  readonly hints: Readonly<Record<string, string>>;
-}
-
 /** Defines commands with flags of any types; `read` throws an error for values that contradict each other. */
 function definer<Scope, Base extends object, Started, Context = RunContext>(scope: Scope) {
   return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(

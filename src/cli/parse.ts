@@ -3,19 +3,17 @@ import { closest } from '../util/suggest.ts';
 import type { BoundCommand, OtherCommand, SinkCommand, SourceCommand } from './command.ts';
 import { checkObserve, GLOBAL_FLAGS } from './flags/global.ts';
 import {
-  atMost,
   type Environment,
   FOREIGN_FLAGS,
   type GivenFlag,
   misspeltVariables,
   readFlags,
   splitLine,
-  usage,
 } from './flags/read.ts';
-import { type FlagSpec, type FlagTable, variableOf } from './flags/table.ts';
-import { REGISTRY } from './registry.ts';
+import { type FlagSpec, type FlagTable, variableOf, atMost, usage } from './flags/table.ts';
+import { hintFor, REGISTRY } from './registry.ts';
 
-const { sources, sinks, others, hints } = REGISTRY;
+const { sources, sinks, others } = REGISTRY;
 const COMMANDS = [...sources, ...sinks, ...others];
 
 /** The flags of all commands, to distinguish values from words before the command is known. */
@@ -224,7 +222,7 @@ export function helpWords(argv: readonly string[]): string[] {
 }
 
 function unknownCommand(word: string): Error {
-  const hint = hints[word];
+  const hint = hintFor(word);
   if (hint !== undefined) return usage(`${word}: ${hint}`);
   if (word === 'to-local' || wordsOf(sinks).includes(word)) {
     return usage(`${word} needs a source before it: ${wordList(sources)}`);
@@ -235,7 +233,7 @@ function unknownCommand(word: string): Error {
 
 function unknownSink(word: string): Error {
   const known = `backends are ${wordList(sinks)}`;
-  const hint = hints[word];
+  const hint = hintFor(word);
   if (hint !== undefined) return usage(`${word}: ${hint}; ${known}`);
   if (wordsOf(sources).includes(word)) return usage(`${word} is a second source; ${known}`);
   const meant = suggestion(word, wordsOf(sinks));

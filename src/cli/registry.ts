@@ -1,10 +1,10 @@
 import { ADMIN_COMMANDS, SHOW_FLAGS } from './admin/commands.ts';
 import { OUTPUT_FORMS } from './admin/layout.ts';
-import { examples, paragraphs, type OtherCommand, type Registry } from './command.ts';
+import { examples, paragraphs } from './command.ts';
+import type { OtherCommand, SinkCommand, SourceCommand } from './command.ts';
 import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { text } from './flags/kinds.ts';
-import { atMost, usage } from './flags/read.ts';
-import { flag, group } from './flags/table.ts';
+import { flag, group, atMost, usage } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/spec.ts';
 import { BACKENDS } from './sinks/backends.ts';
 import { toHealthChecks } from './sinks/to-healthchecks.ts';
@@ -180,17 +180,18 @@ const version: OtherCommand = {
   },
 };
 
-const FOREIGN = ['to-iptables', 'to-ipvs', 'to-nft', 'to-ebpf', 'to-winkernel'];
+const sources: readonly SourceCommand[] = [kubeSource, fileSource, apiSource, localSource];
+const sinks: readonly SinkCommand[] = [...BACKENDS, toHealthChecks, toApi, toFile];
+const own = [cleanup, service, validate, config, completion, version];
 
-/** In the order of the help text. */
-export const REGISTRY: Registry = {
-  sources: [kubeSource, fileSource, apiSource, localSource],
-  sinks: [...BACKENDS, toHealthChecks, toApi, toFile],
-  others: [...ADMIN_COMMANDS, cleanup, service, validate, config, completion, version],
-  hints: {
-    demo: 'part of a checkout; run npm run demo there',
-    ...Object.fromEntries(
-      FOREIGN.map((word) => [word, 'a backend of kpng that this program does not have']),
-    ),
-  },
-};
+/** Every word of the command line, in the order of the help text. */
+export const REGISTRY = { sources, sinks, others: [...ADMIN_COMMANDS, ...own] };
+
+export type Registry = typeof REGISTRY;
+
+/** Hints for words that users of kpng may expect here. */
+export function hintFor(word: string): string | undefined {
+  if (word === 'demo') return 'part of a checkout; run npm run demo there';
+  const isForeign = /^to-(?:iptables|ipvs|nft|ebpf|winkernel)$/.test(word);
+  return isForeign ? 'a backend of kpng that this program does not have' : undefined;
+}

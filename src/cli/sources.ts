@@ -3,17 +3,12 @@ import { compileGlobs } from '../kube/globs.ts';
 import { DEFAULT_NODE_LABELS, serviceSelector } from '../kube/resource.ts';
 import { defineGlobalSource, defineSource, examples, paragraphs } from './command.ts';
 import { backoffFrom, type GlobalOptions } from './flags/global.ts';
-import { path, size, text, texts, trimmed } from './flags/kinds.ts';
-import { usage } from './flags/read.ts';
-import { flag, type FlagValues, group } from './flags/table.ts';
+import { list, path, size, text, trimmed } from './flags/kinds.ts';
+import { flag, type FlagValues, group, usage } from './flags/table.ts';
 import { userAgent } from './version.ts';
 
 /** A comma list of patterns; commas within braces belong to the pattern. May be repeated. */
-const globs = texts('patterns', (given) => {
-  const patterns = trimmed(splitPatterns(given));
-  compileGlobs(patterns);
-  return patterns;
-});
+const globs = list('patterns', (pattern) => void compileGlobs([pattern]), splitPatterns);
 
 export const kubeSource = defineGlobalSource({
   word: 'kube',
@@ -75,7 +70,7 @@ function splitPatterns(given: string): string[] {
     if (token === '}') depth -= 1;
     return token === ',' && depth <= 0 ? '\n' : token;
   });
-  return lines.split('\n');
+  return trimmed(lines, '\n');
 }
 
 /** Flags of the sources that are clients of a kpng server. */

@@ -2,10 +2,11 @@
  * The parts of docs/reference/command-line.md that are made from the flag tables.
  * test/cli/docs.test.ts compares them, and writes them with UPDATE_DOCS=1.
  */
-import type { CommandText, Registry } from '../../src/cli/command.ts';
+import type { CommandText } from '../../src/cli/command.ts';
 import { FOREIGN_FLAGS } from '../../src/cli/flags/read.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { defaultText, type FlagSpec, type FlagTable } from '../../src/cli/flags/table.ts';
+import type { Registry } from '../../src/cli/registry.ts';
 import { KUBE_PROXY_FIELDS, type FieldRule, type FieldRules } from '../../src/config/fields.ts';
 
 /** They have the flags of `to-userspace`, which the page says once. */

@@ -1,7 +1,8 @@
 import { ABOUT, flagHelp, helpSections, type HelpSection } from '../../src/cli/help.ts';
-import { PROGRAM, type Registry } from '../../src/cli/command.ts';
+import { PROGRAM } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { type FlagSpec, type FlagTable, isSwitch } from '../../src/cli/flags/table.ts';
+import type { Registry } from '../../src/cli/registry.ts';
 
 export interface ManPageOptions {
   readonly version: string;

@@ -3,8 +3,7 @@ import { SERVICE_STATES } from '../../observe/service-state.ts';
 import { type CommandText, examples, type OtherCommand, paragraphs } from '../command.ts';
 import { GLOBAL_FLAGS } from '../flags/global.ts';
 import { choice, duration, integer, text, toggle } from '../flags/kinds.ts';
-import { atMost, usage } from '../flags/read.ts';
-import { flag, group } from '../flags/table.ts';
+import { flag, group, atMost, usage } from '../flags/table.ts';
 import { OUTPUT_FORMS } from './layout.ts';
 import type { AdminRequest } from './run.ts';
 

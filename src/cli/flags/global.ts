@@ -2,16 +2,11 @@ import { defaultSocketPath } from '../../admin/socket-path.ts';
 import { DEFAULT_BACKOFF, type BackoffPolicy } from '../../util/backoff.ts';
 import { type HostPort, isLoopback } from '../../util/host-port.ts';
 import { choice, duration, integer, listenAddress, optional, text, toggle } from './kinds.ts';
-import { flag, group, type FlagValues } from './table.ts';
-import { usage } from './read.ts';
-
-const HEALTH = 'Health and metrics';
-const LOG = 'Log';
-const PROCESS = 'Process';
+import { flag, group, type FlagValues, usage } from './table.ts';
 
 /** Flags of every command, allowed anywhere on the line. */
 export const GLOBAL_FLAGS = {
-  ...group(LOG, {
+  ...group('Log', {
     v: flag(integer(0, 10), 0, { short: 'v', live: true })`
       Log level, as in kube-proxy: 0 errors, warnings and main steps, 1 services, 2 listeners, 3 connections, 4
       events of each connection.`,
@@ -20,7 +15,7 @@ export const GLOBAL_FLAGS = {
     })`
       Format of the log on standard error.`,
   }),
-  ...group(HEALTH, {
+  ...group('Health and metrics', {
     'metrics-bind-address': flag<HostPort | undefined>(
       listenAddress,
       { host: '127.0.0.1', port: 10_249 },
@@ -48,16 +43,6 @@ export const GLOBAL_FLAGS = {
       In OpenMetrics, name the endpoint that failed last beside each count of failed attempts to connect.`,
     'authentication-kubeconfig': flag(text('path'), '', { env: 'KUBECONFIG' })`
       Kubeconfig file of the cluster that reviews tokens. Empty: the service account of the pod.`,
-  }),
-  ...group(PROCESS, {
-    config: flag(text('path'), '')`
-      Configuration file with a KubeProxyConfiguration, a UserspaceProxyConfiguration, or both. Flags and
-      environment variables override it. It is reloaded when it changes and on SIGHUP.`,
-    'oom-score-adj': flag<number | undefined>(optional(integer(-1000, 1000)), undefined)`
-      OOM score adjustment of the process on Linux, from -1000 (never killed) to 1000. Lowering it needs the
-      capability SYS_RESOURCE. Empty: unchanged.`,
-  }),
-  ...group(HEALTH, {
     'admin-socket': flag(text('path'), defaultSocketPath(), {
       defaultText:
         '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
@@ -67,7 +52,13 @@ export const GLOBAL_FLAGS = {
       Listen address for the read-only status page. :8090 listens on loopback only; any client that reaches
       another address can read it. Empty or 0: not served.`,
   }),
-  ...group(PROCESS, {
+  ...group('Process', {
+    config: flag(text('path'), '')`
+      Configuration file with a KubeProxyConfiguration, a UserspaceProxyConfiguration, or both. Flags and
+      environment variables override it. It is reloaded when it changes and on SIGHUP.`,
+    'oom-score-adj': flag<number | undefined>(optional(integer(-1000, 1000)), undefined)`
+      OOM score adjustment of the process on Linux, from -1000 (never killed) to 1000. Lowering it needs the
+      capability SYS_RESOURCE. Empty: unchanged.`,
     'error-delay': flag(duration(1), 1000)`
       First delay before the source is retried; later delays grow.`,
     'drain-delay': flag(duration(), 0, { live: true })`

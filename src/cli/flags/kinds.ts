@@ -62,29 +62,24 @@ export const toggle = kind('true|false', { type: 'boolean' }, 'true, false', (gi
   given === 'true' || given === 'false' ? given === 'true' : undefined,
 );
 
-/** Several texts; a repeated flag adds to them. In a file a list, or the text of the flag. */
-export function texts(
+/** Several texts, by default a comma list; a repeated flag adds to them. In a file a list, or the text of the flag. */
+export function list(
   placeholder: string,
-  parse: (given: string) => readonly string[],
+  check: (item: string) => void = () => {},
+  split = (given: string): string[] => trimmed(given, ','),
 ): FlagKind<readonly string[]> {
+  const parse = (given: string): string[] => {
+    const items = split(given);
+    items.forEach(check);
+    return items;
+  };
   const schema: FieldSchema = { type: ['array', 'string'], items: { type: 'string' } };
   return { placeholder, schema, parse, format: String, joins: true };
 }
 
-/** A comma list; the flag may also be repeated. */
-export function list(
-  placeholder: string,
-  check: (item: string) => void = () => {},
-): FlagKind<readonly string[]> {
-  return texts(placeholder, (given) => {
-    const items = trimmed(given.split(','));
-    items.forEach(check);
-    return items;
-  });
-}
-
-export function trimmed(items: readonly string[]): string[] {
-  return items.map((item) => item.trim()).filter((item) => item !== '');
+/** The parts of a text, without blanks around them and without empty ones. */
+export function trimmed(text: string, separator: string): string[] {
+  return text.split(separator).flatMap((part) => part.trim() || []);
 }
 
 function isWithin(min: number, max: number, value: number): boolean {

@@ -1,7 +1,7 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util';
 import { fieldName, type FieldSchema } from '../../config/fields.ts';
 import type { ConfigFile } from '../../config/file.ts';
-import { KpngError, messageOf } from '../../errors.ts';
+import { messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
 import { hidePasswords } from '../../util/terminal-text.ts';
 import {
@@ -10,6 +10,7 @@ import {
   type FlagValues,
   formatted,
   isSwitch,
+  usage,
   variableOf,
 } from './table.ts';
 
@@ -135,18 +136,6 @@ function jsonOf(parsed: unknown, text: string, { type, enum: words }: FieldSchem
   if (!Array.isArray(parsed)) return text;
   const items: readonly unknown[] = parsed;
   return items.every((item) => typeof item === 'string') ? items : text.split(',');
-}
-
-export function usage(message: string): KpngError {
-  return new KpngError('KPNG_USAGE', message);
-}
-
-/** Throws if more than `most` words follow a command. */
-export function atMost(most: number, operands: readonly string[], command: string): void {
-  if (operands.length <= most) return;
-  const after = [command, ...operands][most] ?? command;
-  const words = operands.slice(most).map((word) => JSON.stringify(word));
-  throw usage(`only flags may follow ${after}: ${words.join(' ')}`);
 }
 
 /** The variables that Kubernetes sets in pods for a Service whose name begins with `kpng`. */

@@ -1,4 +1,5 @@
 import type { FieldSchema } from '../../config/fields.ts';
+import { KpngError } from '../../errors.ts';
 
 /**
  * Flags as data. One table per command drives parsing, `--help`, docs/reference/command-line.md and shell completion.
@@ -93,4 +94,16 @@ export function formatted({ kind }: FlagSpec<unknown>, value: unknown): string {
 /** `default` as text; empty if there is nothing to show. */
 export function defaultText(spec: FlagSpec<unknown>): string {
   return spec.defaultText ?? formatted(spec, spec.default);
+}
+
+export function usage(message: string): KpngError {
+  return new KpngError('KPNG_USAGE', message);
+}
+
+/** Throws if more than `most` words follow a command. */
+export function atMost(most: number, operands: readonly string[], command: string): void {
+  if (operands.length <= most) return;
+  const after = [command, ...operands][most] ?? command;
+  const words = operands.slice(most).map((word) => JSON.stringify(word));
+  throw usage(`only flags may follow ${after}: ${words.join(' ')}`);
 }

@@ -6,7 +6,8 @@ import type { Writable } from 'node:stream';
 import { KpngError, messageOf } from '../../errors.ts';
 import { ExecError, systemExec, type Exec } from '../../portal/exec.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
-import { usage, type Environment } from '../flags/read.ts';
+import type { Environment } from '../flags/read.ts';
+import { usage } from '../flags/table.ts';
 import {
   commandLine,
   type ServiceSpec,

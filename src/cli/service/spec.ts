@@ -1,5 +1,5 @@
 import { KpngError } from '../../errors.ts';
-import { choice, duration, list, size, text, texts } from '../flags/kinds.ts';
+import { choice, duration, list, size, text } from '../flags/kinds.ts';
 import { flag, type FlagValues, group } from '../flags/table.ts';
 
 export const VERBS = ['install', 'uninstall', 'start', 'stop', 'status'] as const;
@@ -11,10 +11,12 @@ const name = text('name', (given) => {
 });
 
 /** The flag may be repeated, and a comma is part of the value. */
-const settings = texts('NAME=value', (given) => {
-  if (/^[^=\s]+=/.test(given)) return [given];
+const settings = list('NAME=value', checkSetting, (given) => [given]);
+
+function checkSetting(given: string): void {
+  if (/^[^=\s]+=/.test(given)) return;
   throw new Error('expected a variable and its value, such as NAME=value');
-});
+}
 
 export const SERVICE_FLAGS = group('Service', {
   name: flag(name, 'kpng-userspace')`Name of the service, and of its log file.`,

@@ -19,8 +19,8 @@ import {
   toggle,
 } from '../flags/kinds.ts';
 import { LIMIT_FLAGS, readLimits } from '../flags/backend.ts';
-import { usage } from '../flags/read.ts';
-import { flag, group, type FlagKind, type FlagTable, type FlagValues } from '../flags/table.ts';
+import { flag, group, usage } from '../flags/table.ts';
+import type { FlagKind, FlagTable, FlagValues } from '../flags/table.ts';
 
 const ADDRESSES = 'Addresses';
 

@@ -7,7 +7,7 @@ import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
 import type { RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
 import { systemClock } from '../../util/clock.ts';
-import { usage } from '../flags/read.ts';
+import { usage } from '../flags/table.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
 export interface PortalContext {

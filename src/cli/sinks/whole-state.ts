@@ -3,8 +3,7 @@ import { DEFAULT_LISTEN, parseListen } from '../../server/listen-address.ts';
 import { defineGlobalSink, examples, paragraphs } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { integer, path, size, text, toggle } from '../flags/kinds.ts';
-import { usage } from '../flags/read.ts';
-import { flag, group } from '../flags/table.ts';
+import { flag, group, usage } from '../flags/table.ts';
 import { collectOnceSynced, keepHeapSmall } from './small-heap.ts';
 
 export const toApi = defineGlobalSink({
