@@ -7,7 +7,7 @@ import { NODE_NAME, writeState, type ServiceDescription } from './state-file.ts'
 import { tempFolder } from './temp-folder.ts';
 import { until } from './until.ts';
 
-const CLI = join(import.meta.dirname, '../../src/cli/main.ts');
+const CLI = join(import.meta.dirname, '../../bin/kpng-userspace.js');
 /** Characters of the proxy's log that are kept. */
 const MAX_LOG = 64 * 1024;
 

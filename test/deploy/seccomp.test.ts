@@ -16,7 +16,7 @@ t.test(
       `file -i ${path} to-userspace --portal address --engine auto --workers 2 --node-name n1 ` +
       '--metrics-bind-address 0 --healthz-bind-address 0';
     const harness = join(import.meta.dirname, 'support/default-seccomp.ts');
-    const main = join(import.meta.dirname, '../../src/cli/main.ts');
+    const main = join(import.meta.dirname, '../../bin/kpng-userspace.js');
     const cli = new Cli(t, line.split(' '), main, [process.execPath, harness]);
     await cli.line('Chose --engine linux');
     await cli.line('The first complete state is in place');

@@ -8,7 +8,7 @@ import { Running } from './running.ts';
 import { shortDir } from './short-dir.ts';
 import { freePort, type Teardown } from './sockets.ts';
 
-const MAIN = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../bin/kpng-userspace.js', import.meta.url));
 
 export interface Outcome {
   readonly code: number | null;

@@ -5,7 +5,7 @@ import { SERVER_ADDRESS } from '../network.ts';
 import { SERVICE_PORTS } from '../ports.ts';
 import { programPeer, type PeerKind } from './peer.ts';
 
-const CLI = join(import.meta.dirname, '../../../src/cli/main.ts');
+const CLI = join(import.meta.dirname, '../../../bin/kpng-userspace.js');
 
 /** This project with so many workers. */
 export function oursWith(workers: number, engine: EngineName): PeerKind {

@@ -8,7 +8,7 @@ import { shortDir } from '../../support/short-dir.ts';
 import { missing } from '../support/toolbox.ts';
 
 const run = promisify(execFile);
-const MAIN = new URL('../../../src/cli/main.ts', import.meta.url).pathname;
+const MAIN = new URL('../../../bin/kpng-userspace.js', import.meta.url).pathname;
 
 type Shell = 'bash' | 'zsh' | 'fish' | 'powershell';
 
