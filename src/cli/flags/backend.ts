@@ -38,10 +38,8 @@ export function unknownNode(node: string, names: readonly string[], source: stri
   );
 }
 
-const ADDRESSES = 'Addresses';
-
 /** Names of the proxy's tables and chains, for the backend that writes them and for `cleanup`. */
-export const PORTAL_NAME_FLAGS = group(ADDRESSES, {
+export const PORTAL_NAME_FLAGS = group('Addresses', {
   'portal-table': flag(text('name', checkTableName), DEFAULT_TABLE)`
     Name of the nftables table for the rules. Two proxies on one host need different ones.`,
   'portal-chain-prefix': flag(text('name', checkPrefix), DEFAULT_PREFIX)`
@@ -62,7 +60,7 @@ export function readRoute({
   return { mark, table, priority };
 }
 
-export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
+export const IPTABLES_FLAVOR_FLAGS = group('Addresses', {
   'iptables-flavor': flag(choice(['auto', 'nft', 'legacy']), 'auto')`
     Which iptables writes the rules where both are installed. auto: the one that holds the rules of Kubernetes,
     else the one with more rules, else iptables on the PATH.`,
@@ -70,7 +68,7 @@ export const IPTABLES_FLAVOR_FLAGS = group(ADDRESSES, {
 
 export const CLEANUP_FLAGS = {
   ...PORTAL_NAME_FLAGS,
-  ...group(ADDRESSES, {
+  ...group('Addresses', {
     'kube-proxy-userspace': flag(toggle, false)`
       Also remove the iptables chains that kube-proxy left in its userspace mode. Stop kube-proxy first.`,
     'portal-interface': flag(text('name'), '')`
@@ -126,14 +124,12 @@ const ROWS: { readonly [Limit in keyof EngineLimits]: Row<EngineLimits[Limit]> }
     Sockets that a UDP listener on the wildcard address opens for single addresses of the host.`,
 };
 
-const LIVE: ReadonlySet<string> = new Set(LIVE_LIMITS);
-
 /** One flag for each limit of the data path; the names are those of the metrics and of docs/reference/limits.md. */
 export const LIMIT_FLAGS = Object.fromEntries(
   Object.entries(ROWS).map(([key, row]) => {
     const limit = key as keyof EngineLimits;
     const group = limit.endsWith('Ms') ? 'Times' : 'Limits';
-    const live = LIVE.has(limit) && { live: true };
+    const live = LIVE_LIMITS.some((each) => each === limit) && { live: true };
     return [LIMIT_NAMES[limit], { default: DEFAULT_LIMITS[limit], group, ...live, ...row }];
   }),
 ) as unknown as {
@@ -143,9 +139,7 @@ export const LIMIT_FLAGS = Object.fromEntries(
 };
 
 export function readLimits(values: Readonly<Record<string, unknown>>): EngineLimits {
-  const limits = Object.entries(LIMIT_NAMES).map(([limit, name]) => [
-    limit,
-    values[fieldName(name)],
-  ]);
+  const names = Object.entries(LIMIT_NAMES);
+  const limits = names.map(([limit, name]) => [limit, values[fieldName(name)]]);
   return Object.fromEntries(limits) as EngineLimits;
 }

@@ -28,15 +28,12 @@ function kind<T>(
 }
 
 /** A text validated by `check`, which throws an Error with the expected format. */
-export function text(
-  placeholder: string,
-  check: (given: string) => void = () => {},
-): FlagKind<string> {
-  const read = (given: string): string => {
-    check(given);
+export function text(placeholder: string, check?: (given: string) => void): FlagKind<string> {
+  const parse = (given: string): string => {
+    check?.(given);
     return given;
   };
-  return kind(placeholder, TEXT, '', read);
+  return { placeholder, schema: TEXT, parse, format: String };
 }
 
 /** A text of a format. */
@@ -65,12 +62,12 @@ export const toggle = kind('true|false', { type: 'boolean' }, 'true, false', (gi
 /** Several texts, by default a comma list; a repeated flag adds to them. In a file a list, or the text of the flag. */
 export function list(
   placeholder: string,
-  check: (item: string) => void = () => {},
+  check?: (item: string) => void,
   split = (given: string): string[] => trimmed(given, ','),
 ): FlagKind<readonly string[]> {
   const parse = (given: string): string[] => {
     const items = split(given);
-    items.forEach(check);
+    for (const item of items) check?.(item);
     return items;
   };
   const schema: FieldSchema = { type: ['array', 'string'], items: { type: 'string' } };
@@ -82,20 +79,17 @@ export function trimmed(text: string, separator: string): string[] {
   return text.split(separator).flatMap((part) => part.trim() || []);
 }
 
-function isWithin(min: number, max: number, value: number): boolean {
-  return value >= min && value <= max;
+/** The number; undefined if it is out of range. */
+function within(min: number, max: number, value: number): number | undefined {
+  return value >= min && value <= max ? value : undefined;
 }
 
 /** A whole number from `min` to `max`, both included. */
 export function integer(min: number, max = ANY): FlagKind<number> {
   const range = max === ANY ? `of at least ${min}` : `from ${min} to ${max}`;
-  const schema: FieldSchema = {
-    type: 'integer',
-    minimum: min,
-    ...(max !== ANY && { maximum: max }),
-  };
+  const schema = { type: 'integer', minimum: min, ...(max !== ANY && { maximum: max }) } as const;
   return kind('number', schema, `a whole number ${range}`, (given) =>
-    /^-?\d+$/.test(given) && isWithin(min, max, Number(given)) ? Number(given) : undefined,
+    within(min, max, /^-?\d+$/.test(given) ? Number(given) : NaN),
   );
 }
 
@@ -104,10 +98,7 @@ export const markBits = kind(
   'bits',
   { type: ['string', 'integer'] },
   'a mark from 0x1 to 0xffffffff',
-  (given) =>
-    /^(?:0x[\da-f]+|\d+)$/i.test(given) && isWithin(1, 0xffffffff, Number(given))
-      ? Number(given)
-      : undefined,
+  (given) => within(1, 0xffffffff, /^(?:0x[\da-f]+|\d+)$/i.test(given) ? Number(given) : NaN),
   (value) => `0x${value.toString(16)}`,
 );
 
@@ -118,7 +109,7 @@ export function size(min: number, max = ANY): FlagKind<number> {
   const read = (given: string): number | undefined => {
     const value = parseBytes(given);
     if (value === undefined) throw new Error('expected a number of bytes, such as 4194304 or 4Mi');
-    return isWithin(min, max, value) ? value : undefined;
+    return within(min, max, value);
   };
   return kind('bytes', schema, range, read, formatBytes);
 }
@@ -130,10 +121,10 @@ const DURATION = { type: 'string', pattern: String.raw`^\d[\d.a-zµμ]*$` } as c
 export function duration(min = 0): FlagKind<number> {
   const expected = 'a duration with a unit, such as 250ms, 30s or 1m30s';
   const read = (given: string): number | undefined => {
-    const ms = parseDuration(given) ?? Number.NaN;
-    if (ms < min) throw new Error(`expected at least ${formatDuration(min)}`);
-    if (ms > MAX_TIMER_MS) throw new Error('expected at most 24 days (576h)');
-    return Number.isNaN(ms) ? undefined : ms;
+    const ms = parseDuration(given);
+    if (ms !== undefined && ms < min) throw new Error(`expected at least ${formatDuration(min)}`);
+    if (ms !== undefined && ms > MAX_TIMER_MS) throw new Error('expected at most 24 days (576h)');
+    return ms;
   };
   return kind('duration', DURATION, expected, read, formatDuration);
 }
