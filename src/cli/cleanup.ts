@@ -5,7 +5,6 @@ import { removeInterfaceAddresses } from '../portal/interface/linux.ts';
 import { cleanUpIptables } from '../portal/iptables/backend.ts';
 import { cleanUpNftables } from '../portal/nftables/backend.ts';
 import { removeTrial } from '../portal/nftables/trial.ts';
-import { hostAddresses } from '../util/host-addresses.ts';
 import { escapeLines } from '../util/terminal-text.ts';
 import { PROGRAM, type Streams } from './command.ts';
 import { readRoute, type CleanupTargets } from './flags/backend.ts';
@@ -53,7 +52,7 @@ export async function cleanup(
 
 async function nftablesTable({ exec, targets, warn }: Context): Promise<string> {
   const table = targets.portalTable;
-  const left = await cleanUpNftables(exec, table, localAddresses(), readRoute(targets));
+  const left = await cleanUpNftables(exec, table, readRoute(targets));
   await removeTrial(exec, table);
   if (left !== undefined) warn(left);
   return `There is no nftables table inet ${table} any more.`;
@@ -61,17 +60,11 @@ async function nftablesTable({ exec, targets, warn }: Context): Promise<string> 
 
 async function iptablesChains({ exec, targets, warn }: Context): Promise<string> {
   const { portalChainPrefix: prefix, kubeProxyUserspace: kubeProxy } = targets;
-  const options = { prefix, kubeProxy, local: localAddresses() };
-  const { flowsStay, kubeProxyStays } = await cleanUpIptables(exec, options);
+  const { flowsStay, kubeProxyStays } = await cleanUpIptables(exec, { prefix, kubeProxy });
   if (flowsStay !== undefined) warn(flowsStay);
   const whose = kubeProxy ? 'of ours or of kube-proxy’s userspace mode' : 'of ours';
   const hint = 'Those that kube-proxy has left stay; --kube-proxy-userspace removes them, too.';
   return `There are no iptables chains ${prefix}-* ${whose} any more.${kubeProxyStays ? ` ${hint}` : ''}`;
-}
-
-/** The addresses of this host. */
-export function localAddresses(): ReadonlySet<string> {
-  return new Set(hostAddresses().map(({ address }) => address));
 }
 
 async function interfaceAddresses({ exec, targets }: Context): Promise<string> {

@@ -11,7 +11,6 @@ import type { Command, Exec } from '../../src/portal/exec.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
-import type { OtherWriter } from '../../src/portal/rules/other-writers.ts';
 import { AddressLedger, ledgerPath } from '../../src/portal/windows/ledger.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { defaultsOf, userspaceOptions } from '../support/command-lines.ts';
@@ -36,7 +35,7 @@ class Host {
   readonly iptables = new FakeIptables();
   conntrack: (command: Command) => Reaction = () => ({});
   /** Whose rules the last removal has found in use. */
-  others: readonly OtherWriter[] = [];
+  others: readonly string[] = [];
   readonly exec: Exec = (command) => {
     if (command.file === 'ip' && command.args.some((word) => /^(?:rule|route)$/.test(word))) {
       return Promise.resolve({ stdout: '', stderr: '' });
@@ -266,13 +265,10 @@ t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t
   const host = new Host();
   await host.leaveRules(owner);
   t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }), []);
-  const legacy = { what: 'the chains KUBE-* of iptables-legacy', pids: [4711] };
-  t.strictSame(host.others, [
-    { what: 'the nftables table inet kpng-userspace', pids: [4711] },
-    legacy,
-  ]);
+  const legacy = 'process 4711 writes the chains KUBE-* of iptables-legacy';
+  t.strictSame(host.others, ['process 4711 writes the nftables table inet kpng-userspace', legacy]);
   t.same(await host.cleanOthers({ kind: 'nftables' }), []);
-  t.strictSame(host.others, [{ ...legacy, what: 'the chains KUBE-* of iptables-nft' }, legacy]);
+  t.strictSame(host.others, [legacy.replace('legacy', 'nft'), legacy]);
   t.equal(host.there.length, 3);
   server.close();
   await once(server, 'close');

@@ -182,11 +182,7 @@ export const TARGETS: readonly Target[] = [
       ),
     ],
     parse: async (text) =>
-      clearFlows(
-        async () => ({ stdout: text, stderr: '' }),
-        new Map([['4 10.96.0.1 53', '']]),
-        new Set(),
-      ),
+      clearFlows(async () => ({ stdout: text, stderr: '' }), new Map([['4 10.96.0.1 53', '']])),
   },
   {
     name: 'what iptables-save lists',

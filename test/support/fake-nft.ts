@@ -49,8 +49,13 @@ export class FakeNft extends FakeExec {
     if (file !== 'nft') return {};
     if (this.broken !== undefined) return this.broken;
     const words = args.join(' ');
-    if (/^(?:--terse )?list table inet /.test(words)) {
-      return this.#list(args.at(-1) ?? '', words.startsWith('--terse'));
+    if (words.startsWith('list table inet ')) return this.#list(args.at(-1) ?? '');
+    if (words === 'list chains') {
+      const all = [...this.tables].map(([name, { chains }]) => {
+        const blocks = Array.from(chains.keys(), (chain) => `\tchain ${chain} {\n\t}\n`);
+        return `table inet ${name} {\n${blocks.join('')}}\n`;
+      });
+      return { stdout: all.join('') };
     }
     try {
       const tables = this.#carryOut(stdin);
@@ -62,7 +67,7 @@ export class FakeNft extends FakeExec {
     }
   }
 
-  #list(name: string, terse: boolean): Reaction {
+  #list(name: string): Reaction {
     const table = this.tables.get(name);
     if (table === undefined) return exits('Error: No such file or directory\n');
     const block = (head: string, lines: readonly string[]): string =>
@@ -71,7 +76,7 @@ export class FakeNft extends FakeExec {
       const list = [...elements].map(([key, value]) => (value === '' ? key : `${key} : ${value}`));
       const [kind = '', ...type] = (table.types.get(set) ?? '').split(' ');
       const lines = type.join(' ').replace(/;$/, '').split('; ');
-      if (!terse && list.length > 0) lines.push(`elements = { ${list.join(',\n\t\t\t     ')} }`);
+      if (list.length > 0) lines.push(`elements = { ${list.join(',\n\t\t\t     ')} }`);
       return block(`${kind} ${set}`, lines);
     });
     const chains = [...table.chains].map(([chain, rules]) => block(`chain ${chain}`, rules));

@@ -23,7 +23,6 @@ export class KeeperRig {
       }),
       clock: this.clock,
       random: () => 0.5,
-      interfaces: () => [],
     });
     t.teardown(() => this.keeper.close());
     listening(t, portalWritten, ({ reason, added, removed }) => {

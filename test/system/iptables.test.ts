@@ -51,7 +51,7 @@ COMMIT
 COMMIT
 `;
 
-const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set<string>(Object.values(NODE)) };
+const CLEANUP = { prefix: 'KUBE', kubeProxy: false };
 
 testEach('kube-proxy’s chains are removed on request, and taken over', BOTH, async (t, here) => {
   await here.sh(here.kind.addOthers);

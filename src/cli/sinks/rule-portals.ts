@@ -12,8 +12,11 @@ import {
 import type { Flavor, Tools } from '../../portal/iptables/tools.ts';
 import {
   cleanUpNftables,
+  hostChains,
   nftablesBackend,
   nftablesProblem,
+  otherMarkingTable,
+  portalIn,
   removeUnusedRoute,
   tableOwner,
 } from '../../portal/nftables/backend.ts';
@@ -21,13 +24,12 @@ import * as trial from '../../portal/nftables/trial.ts';
 import { bindAddresses, hostFamilies } from '../../portal/node-addresses.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { findOwner } from '../../portal/rules/canary.ts';
-import { type OtherWriter, waitForOtherWriters } from '../../portal/rules/other-writers.ts';
+import { waitForOtherWriters, writerText } from '../../portal/rules/other-writers.ts';
 import { RulePortal, type RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import { pause, systemClock, type Clock } from '../../util/clock.ts';
 import type { Family } from '../../util/family.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/listen-failure.ts';
-import { localAddresses } from '../cleanup.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
 interface PortalHost {
@@ -121,14 +123,14 @@ async function chooseNftables(
   }
   try {
     const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL.limitMs });
-    const chains = await trial.hostChains(hurried);
-    const previous = trial.portalIn(chains, table);
+    const chains = await hostChains(hurried);
+    const previous = portalIn(chains, table);
     if (previous !== undefined && (await findOwner(previous.owner)) !== undefined) {
       return [previous.kind, 'a running process uses it; auto chooses again when none does'];
     }
     const setting = trial.conflictingSetting();
     if (setting !== undefined) return not(`with transparent, ${setting}`);
-    const marking = trial.otherMarkingTable(chains, [table, trial.trialTable(table)]);
+    const marking = otherMarkingTable(chains, [table, trial.trialTable(table)]);
     if (marking !== undefined) return not(`another proxy uses transparent (table ${marking})`);
     const chain = await trial.obstructingChain(hurried, chains);
     if (chain !== undefined) return not(chain);
@@ -214,7 +216,7 @@ async function tryTools({ exec, tools }: PortalHost, families: readonly Family[]
 
 /**
  * Removes stale rules under our names, written by an ended process with another portal or iptables flavour: they
- * would redirect clients to closed ports. Rules of running processes stay and are returned. Failures are only logged.
+ * would redirect clients to closed ports. Rules of running processes stay and are described. Failures are only logged.
  * `kind`, `inUse`: the portal in use, and the flavour of its iptables.
  */
 export async function removeStaleRules(
@@ -223,9 +225,8 @@ export async function removeStaleRules(
   { portalTable: table, portalChainPrefix: prefix, portalRoute: route }: UserspaceOptions,
   log: Log,
   exec: Exec,
-): Promise<readonly OtherWriter[]> {
-  const local = localAddresses();
-  const writers: OtherWriter[] = [];
+): Promise<readonly string[]> {
+  const writers: string[] = [];
   const attempt = async (
     what: string,
     remove: (stays: (owners: readonly string[]) => Promise<boolean>) => Promise<boolean>,
@@ -246,13 +247,13 @@ export async function removeStaleRules(
       log.warn('Stale rules of a previous process not removed', { what, err: error });
     }
     const pids = new Set(living.flatMap(({ pid }) => pid ?? []));
-    if (living.length > 0) writers.push({ what, pids: [...pids] });
+    if (living.length > 0) writers.push(writerText(what, [...pids]));
   };
   if (kind === 'iptables') {
     await attempt(`the nftables table inet ${table}`, async (stays) => {
       const owner = await tableOwner(exec, table);
       if (owner === undefined || (await stays([owner]))) return false;
-      await cleanUpNftables(exec, table, local);
+      await cleanUpNftables(exec, table);
       return true;
     });
   }
@@ -264,7 +265,7 @@ export async function removeStaleRules(
   for (const flavor of ['nft', 'legacy'] as const) {
     if (flavor === inUse) continue;
     await attempt(`the chains ${prefix}-* of iptables-${flavor}`, async (stays) => {
-      const options = { prefix, kubeProxy: false, local, flavors: [flavor], stays };
+      const options = { prefix, kubeProxy: false, flavors: [flavor], stays };
       return (await cleanUpIptables(exec, options)).removed;
     });
   }

@@ -20,8 +20,6 @@ export interface AddressKeeperOptions {
   readonly link: InterfaceAddresses;
   readonly clock: Clock;
   readonly random: () => number;
-  /** The host's addresses, used until they have been listed; by default as Node reports them. */
-  readonly interfaces?: () => readonly HostAddress[];
 }
 
 /**
@@ -34,7 +32,6 @@ export interface AddressKeeperOptions {
 export class AddressKeeper {
   readonly #link: InterfaceAddresses;
   readonly #clock: Clock;
-  readonly #interfaces: () => readonly HostAddress[];
   /** The addresses of each service port. */
   readonly #wants = new Map<string, readonly string[]>();
   /** The service ports that need an address. */
@@ -60,13 +57,12 @@ export class AddressKeeper {
   #retryAt: number | undefined;
   #reason: PortalWritten['reason'] = 'start';
   #written = { added: 0, removed: 0, durationMs: 0 };
-  #failure: unknown;
+  #prepared: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor({ link, clock, random, interfaces }: AddressKeeperOptions) {
+  constructor({ link, clock, random }: AddressKeeperOptions) {
     this.#link = link;
     this.#clock = clock;
-    this.#interfaces = interfaces ?? hostAddresses;
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
   }
 
@@ -102,21 +98,21 @@ export class AddressKeeper {
   }
 
   hostAddresses(): readonly HostAddress[] {
-    if (this.#others !== undefined) return [...this.#others.values()];
-    return this.#interfaces().filter(({ address }) => !this.#users.has(address));
+    // Until they have been listed, as Node reports them.
+    return [...(this.#others?.values() ?? hostAddresses())].filter(
+      ({ address }) => this.#others !== undefined || !this.#users.has(address),
+    );
   }
 
   /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */
   async prepare(): Promise<void> {
-    this.#failure = undefined;
-    await this.#change(() => this.#addListed(), false).catch((error: unknown) => {
-      this.#failure = error;
-    });
+    this.#prepared = this.#change(() => this.#addListed(), false);
+    await this.#prepared.catch(() => undefined);
   }
 
   /** Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* if that, or `prepare`, failed. */
   async commit(): Promise<void> {
-    if (this.#failure !== undefined) throw this.#failure;
+    await this.#prepared;
     await this.#change(() => this.#remove());
     const { signal } = this.#closing;
     this.#auditing ??= audit(CANARY_AUDIT, () => this.#check(), this.#clock, signal);

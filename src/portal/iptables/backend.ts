@@ -3,7 +3,13 @@ import { KpngError } from '../../errors.ts';
 import { FAMILIES, type Family } from '../../util/family.ts';
 import { IPTABLES_AUDIT, MAX_COMPARISONS } from '../bounds.ts';
 import { type Exec, isAccepted, problemOf, type ToolError } from '../exec.ts';
-import { type Backend, type Comparison, Elements, type RuleConfig } from '../rules/backend.ts';
+import {
+  type Backend,
+  type Comparison,
+  Elements,
+  type RuleConfig,
+  trialConfig,
+} from '../rules/backend.ts';
 import { clearFlows, flowKey } from '../rules/udp-flows.ts';
 import { findTools, type Flavor, restoreRules, saveRules, type Tools } from './tools.ts';
 import { iptablesCanary, rulesOf } from './translate.ts';
@@ -153,7 +159,6 @@ export async function tryIptables(
 
 /** Rules with each match and target: the jumps to our chains have the others. */
 function trial(family: Family): string {
-  const target = family === 6 ? '2001:db8::1' : '192.0.2.1';
   const portal = { kind: 'nodePort', traffic: 'external', address: undefined, port: 1 } as const;
   const redirects = (['TCP', 'UDP'] as const).map((protocol) => ({
     family,
@@ -162,12 +167,7 @@ function trial(family: Family): string {
   }));
   const elements = new Elements();
   elements.set('check', rulesOf('check', redirects, [{ family, protocol: 'TCP', port: 1 }]));
-  const config = {
-    owner: 'check',
-    families: [family],
-    targets: { 4: target, 6: target },
-    nodePortNetworks: { 4: [target], 6: [target] },
-  };
+  const config = trialConfig([family]);
   // An unused prefix: neither existing chains nor another process that checks at the same time affect it.
   const prefix = `check${randomBytes(4).toString('hex')}`;
   return renderTrial({ prefix, family, config }, elements);
@@ -177,7 +177,6 @@ interface LeftOverOptions {
   readonly prefix: string;
   /** Whether to also remove the chains of kube-proxy's userspace mode, whose names begin with KUBE. */
   readonly kubeProxy: boolean;
-  readonly local: ReadonlySet<string>;
   /** The flavours to clean up. Default: both. */
   readonly flavors?: readonly Flavor[];
   /** Whether to keep the chains of one of these owners. Default: none are kept. */
@@ -192,7 +191,7 @@ interface LeftOverOptions {
  * Rejects with KPNG_PORTAL_*; KPNG_PORTAL_TOOL_MISSING if no flavour is installed.
  */
 export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
-  const { prefix, kubeProxy, local, flavors = ['nft', 'legacy'], stays } = options;
+  const { prefix, kubeProxy, flavors = ['nft', 'legacy'], stays } = options;
   const flows = new Map<string, string>();
   let removed = false;
   let kubeProxyStays = false;
@@ -218,7 +217,7 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
       }
     }
   }
-  const flowsStay = await clearFlows(exec, flows, local);
+  const flowsStay = await clearFlows(exec, flows);
   return { removed, kubeProxyStays, flowsStay };
 }
 

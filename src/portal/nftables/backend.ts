@@ -8,6 +8,7 @@ import {
   Elements,
   type RuleConfig,
   type TransparentRoute,
+  trialConfig,
 } from '../rules/backend.ts';
 import type { Family } from '../../util/family.ts';
 import { type CanaryAddress, createCanary } from '../rules/canary.ts';
@@ -157,12 +158,55 @@ export function nftablesBackend(
   };
 }
 
-/** The process that wrote a table; undefined if there is no table, or no owner. */
+export interface HostChain {
+  /** With its family: `inet kpng-userspace`. */
+  readonly table: string;
+  readonly name: string;
+  /** Undefined: other chains jump to it. */
+  readonly hook: string | undefined;
+  readonly policy: string | undefined;
+}
+
+/**
+ * The chains of all tables, without their rules: to list tables, nft reads all rules of the host, and again whenever one
+ * changes. Rejects with KPNG_PORTAL_*.
+ */
+export async function hostChains(exec: Exec): Promise<HostChain[]> {
+  const text = await nft(exec, 'listing chains', ['list', 'chains']);
+  return text.split(/^table /m).flatMap((part) => {
+    const [table = ''] = part.split(' {', 1);
+    const chains = part.matchAll(
+      /^\tchain (\S+) \{\n(?:\t\tcomment .*\n)?(?:.* hook (\w+) .*?(?:policy (\w+);)?$)?/gm,
+    );
+    return Array.from(chains, ([, name = '', hook, policy]) => ({ table, name, hook, policy }));
+  });
+}
+
+/** The portal that wrote a table, and the process; undefined: there is no such table. */
+export function portalIn(
+  chains: readonly HostChain[],
+  table: string,
+): { readonly kind: 'nftables' | 'transparent'; readonly owner: string } | undefined {
+  const own = chains.filter((chain) => chain.table === `inet ${table}`);
+  const owner = own.map(({ name }) => /^owner-(\w+)$/.exec(name)?.[1]).find(Boolean);
+  if (owner === undefined) return undefined;
+  const isTransparent = own.some(({ name }) => name === MARKING_CHAIN);
+  return { kind: isTransparent ? 'transparent' : 'nftables', owner };
+}
+
+/** A table of another proxy that marks packets. `tables`: those of this one. */
+export function otherMarkingTable(
+  chains: readonly HostChain[],
+  tables: readonly string[],
+): string | undefined {
+  const own = new Set(tables.map((table) => `inet ${table}`));
+  return chains.find(({ table, name }) => name === MARKING_CHAIN && !own.has(table))?.table;
+}
+
+/** The process that wrote a table; undefined if there is none, or none can be listed: writing reports why. */
 export async function tableOwner(exec: Exec, table: string): Promise<string | undefined> {
-  const args = ['--terse', 'list', 'table', 'inet', table];
-  // No table, or an unreadable one: writing reports why.
-  const listing = await nft(exec, 'looking for the owner', args).catch(() => '');
-  return /^\s*chain owner-(\w+) /m.exec(listing)?.[1];
+  const chains = await hostChains(exec).catch(() => []);
+  return portalIn(chains, table)?.owner;
 }
 
 /** Removes the table, if it exists. Rejects with KPNG_PORTAL_*. A running portal restores its table. */
@@ -177,13 +221,7 @@ export async function nftablesProblem(
   families: RuleConfig['families'],
 ): Promise<KpngError | undefined> {
   // An unused name, so that existing tables do not affect the check.
-  const config: RuleConfig = {
-    owner: 'check',
-    families,
-    targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
-    nodePortNetworks: { 4: ['0.0.0.0/0'], 6: ['::/0'] },
-  };
-  const script = renderFull('kpng-userspace-check', config, new Elements());
+  const script = renderFull('kpng-userspace-check', trialConfig(families), new Elements());
   return problemOf(nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script));
 }
 
@@ -195,7 +233,6 @@ export async function nftablesProblem(
 export async function cleanUpNftables(
   exec: Exec,
   table: string,
-  local: ReadonlySet<string>,
   route?: TransparentRoute,
 ): Promise<KpngError | undefined> {
   const args = ['list', 'table', 'inet', table];
@@ -203,7 +240,7 @@ export async function cleanUpNftables(
   const listing = await nft(exec, 'looking for UDP portals', args).catch(() => '');
   await removeNftables(exec, table);
   if (route !== undefined) await policyRoute(exec, route).remove();
-  return clearFlows(exec, udpPortals(listing), local);
+  return clearFlows(exec, udpPortals(listing));
 }
 
 function udpPortals(listing: string): Map<string, string> {
@@ -224,7 +261,6 @@ function udpPortals(listing: string): Map<string, string> {
  * another process. Returns whether there were any. Rejects with KPNG_PORTAL_*.
  */
 export async function removeUnusedRoute(exec: Exec, route: TransparentRoute): Promise<boolean> {
-  const chains = await nft(exec, 'listing chains', ['list', 'chains', 'inet']);
-  if (chains.includes(`chain ${MARKING_CHAIN} `)) return false;
+  if (otherMarkingTable(await hostChains(exec), []) !== undefined) return false;
   return policyRoute(exec, route).remove();
 }

@@ -12,57 +12,19 @@ import type { Family } from '../../util/family.ts';
 import { formatHostPort, type HostPort } from '../../util/host-port.ts';
 import { TRIAL } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
-import { Elements, type TransparentRoute } from '../rules/backend.ts';
+import { Elements, type TransparentRoute, trialConfig } from '../rules/backend.ts';
 import { openServer, portOf } from '../rules/canary.ts';
-import { nft, removeNftables, type TransparentOptions } from './backend.ts';
+import {
+  type HostChain,
+  hostChains,
+  nft,
+  portalIn,
+  removeNftables,
+  type TransparentOptions,
+} from './backend.ts';
 import { policyRoute } from './policy-route.ts';
-import { block, HEADER, hooked, MARKING_CHAIN } from './chains.ts';
+import { block, HEADER, hooked } from './chains.ts';
 import { addressKey, listenerElement, renderFull, setName } from './table.ts';
-
-interface HostChain {
-  /** With its family: `inet kpng-userspace`. */
-  readonly table: string;
-  readonly name: string;
-  /** Undefined: other chains jump to it. */
-  readonly hook: string | undefined;
-  readonly policy: string | undefined;
-}
-
-/**
- * The chains of all tables, without their rules: to list tables, nft reads all rules of the host, and again whenever one
- * changes. Rejects with KPNG_PORTAL_*.
- */
-export async function hostChains(exec: Exec): Promise<HostChain[]> {
-  const text = await nft(exec, 'listing chains', ['list', 'chains']);
-  return text.split(/^table /m).flatMap((part) => {
-    const [table = ''] = part.split(' {', 1);
-    const chains = part.matchAll(
-      /^\tchain (\S+) \{\n(?:\t\tcomment .*\n)?(?:.* hook (\w+) .*?(?:policy (\w+);)?$)?/gm,
-    );
-    return Array.from(chains, ([, name = '', hook, policy]) => ({ table, name, hook, policy }));
-  });
-}
-
-/** The portal that wrote a table, and the process; undefined: there is no such table. */
-export function portalIn(
-  chains: readonly HostChain[],
-  table: string,
-): { readonly kind: 'nftables' | 'transparent'; readonly owner: string } | undefined {
-  const own = chains.filter((chain) => chain.table === `inet ${table}`);
-  const owner = own.map(({ name }) => /^owner-(\w+)$/.exec(name)?.[1]).find(Boolean);
-  if (owner === undefined) return undefined;
-  const isTransparent = own.some(({ name }) => name === MARKING_CHAIN);
-  return { kind: isTransparent ? 'transparent' : 'nftables', owner };
-}
-
-/** A table of another proxy that marks packets. `tables`: those of this one. */
-export function otherMarkingTable(
-  chains: readonly HostChain[],
-  tables: readonly string[],
-): string | undefined {
-  const own = new Set(tables.map((table) => `inet ${table}`));
-  return chains.find(({ table, name }) => name === MARKING_CHAIN && !own.has(table))?.table;
-}
 
 /**
  * Rules that cannot keep a packet from a socket of this host, as nft or iptables lists them. Of iptables' extensions, nft
@@ -210,13 +172,7 @@ function render(table: string, route: TransparentRoute, attempts: readonly Attem
       listenerElement({ family, protocol: 'TCP', port: portOf(server) }),
     ]);
   }
-  const config = {
-    owner: 'trial',
-    families: attempts.map(({ family }) => family),
-    targets: { 4: undefined, 6: undefined },
-    nodePortNetworks: { 4: [], 6: [] },
-    route,
-  };
+  const config = { ...trialConfig(attempts.map(({ family }) => family)), route };
   const kept = block('chain kept', [
     hooked('filter', 'postrouting', 0),
     ...attempts.map(({ family, to }) => `${HEADER[family]} daddr ${to.host} oif != lo drop`),

@@ -35,6 +35,16 @@ export interface RuleConfig {
   readonly hasBridges?: boolean;
 }
 
+/** For rules that only show whether the host accepts such. Its addresses are for documentation. */
+export function trialConfig(families: readonly Family[]): RuleConfig {
+  return {
+    owner: 'check',
+    families,
+    targets: { 4: '192.0.2.1', 6: '2001:db8::1' },
+    nodePortNetworks: { 4: ['192.0.2.1/32'], 6: ['2001:db8::1/128'] },
+  };
+}
+
 /** An element of a named set: one of nftables, or a rule of iptables. */
 export interface Element {
   readonly set: string;

@@ -5,26 +5,19 @@ import { pause, systemClock, type Clock } from '../../util/clock.ts';
 import { portalShared } from '../events.ts';
 import type { Portal } from '../portal.ts';
 
-/** Rules under our names written by another running process. */
-export interface OtherWriter {
-  /** `the nftables table inet kpng-userspace` */
-  readonly what: string;
-  readonly pids: readonly number[];
-}
-
 /** Each check lists rules, so checks become less frequent. */
 const POLL_BACKOFF: BackoffPolicy = { initialMs: 2000, maxMs: 60_000, factor: 2, jitter: 0.2 };
 
 /**
  * Checks until the other processes have ended and their rules are gone, and reports them on the channel
  * `portal:shared`. Resolves when there are none, or at the signal; never rejects. `check` removes the rules of ended
- * processes, and returns those of the others; it must not reject.
+ * processes, and describes the others, see `writerText`; it must not reject.
  *
  * Two processes that serve the same services do no harm, and one may be about to take over, so this is only reported.
  */
 export async function waitForOtherWriters(
   portal: Portal['kind'],
-  check: () => Promise<readonly OtherWriter[]>,
+  check: () => Promise<readonly string[]>,
   signal: AbortSignal,
   clock: Clock = systemClock,
   random: () => number = Math.random,
@@ -33,7 +26,7 @@ export async function waitForOtherWriters(
   let reported = '';
   while (!signal.aborted) {
     const found = await check();
-    const writers = found.map(({ what, pids }) => `${writersText(pids)} ${what}`).join('; ');
+    const writers = found.join('; ');
     if (writers !== reported) {
       const message =
         `${writers}, for the same traffic as this one; the kernel applies whichever rule comes ` +
@@ -47,8 +40,9 @@ export async function waitForOtherWriters(
   }
 }
 
-function writersText(pids: readonly number[]): string {
-  if (pids.length === 0) return 'another process writes';
-  if (pids.length === 1) return `process ${pids[0]} writes`;
-  return `the processes ${pids.join(' and ')} write`;
+/** `what`: rules under our names that others write, as `the nftables table inet kpng-userspace`. */
+export function writerText(what: string, pids: readonly number[]): string {
+  if (pids.length === 0) return `another process writes ${what}`;
+  if (pids.length === 1) return `process ${pids[0]} writes ${what}`;
+  return `the processes ${pids.join(' and ')} write ${what}`;
 }

@@ -2,7 +2,7 @@
 import { KpngError } from '../../errors.ts';
 import { pause, type Clock } from '../../util/clock.ts';
 import { FAMILIES, type Family } from '../../util/family.ts';
-import type { HostAddress } from '../../util/host-addresses.ts';
+import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import { FLOW_WAIT_MS, MAX_FLOW_ADDRESSES, MAX_FLOW_COMMANDS, MAX_FLOW_LIST } from '../bounds.ts';
 import { flowsCleared, flowsNotCleared } from '../events.ts';
@@ -93,8 +93,7 @@ export class UdpFlows {
     if (ports.size === 0) return;
     this.#stale = new Map();
     const begin = clock.now();
-    const local = new Set(interfaces().map(({ address }) => address));
-    const error = await clearFlows(exec, ports, local, targets);
+    const error = await clearFlows(exec, ports, interfaces(), targets);
     const durationMs = clock.now() - begin;
     if (error !== undefined) flowsNotCleared.publish({ portal, error });
     else flowsCleared.publish({ portal, addresses: ports.size, durationMs });
@@ -114,14 +113,15 @@ const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d
  * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses have a list each, with
  * their flows only; otherwise there is one list of all flows of a family.
  *
- * `local`: the addresses of this node. Resolves with an error if flows stay; it is not retried.
+ * `host`: the addresses of this node. Resolves with an error if flows stay; it is not retried.
  */
 export async function clearFlows(
   exec: Exec,
   ports: FlowPorts,
-  local: ReadonlySet<string>,
+  host: readonly HostAddress[] = hostAddresses(),
   targets: RuleConfig['targets'] = { 4: undefined, 6: undefined },
 ): Promise<KpngError | undefined> {
+  const local = new Set(host.map(({ address }) => address));
   try {
     const commands: string[][] = [];
     for (const family of FAMILIES) {

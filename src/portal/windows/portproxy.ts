@@ -44,13 +44,6 @@ export function readRules(text: string, type: string): [key: string, target: str
   });
 }
 
-/** A rule of another program at an address and port of ours, which is missing then. */
-export interface RuleConflict {
-  readonly rule: ProxyRule;
-  /** The target of the other rule. */
-  readonly target: string;
-}
-
 /** Our portproxy rules. They outlive boots, so a ledger records which are ours. Foreign rules are never touched. */
 export class RuleStore {
   readonly #exec: Exec;
@@ -65,15 +58,18 @@ export class RuleStore {
     this.#ledger = ledger;
   }
 
-  /** Replaces all our rules by `wanted`, in one run of netsh. Rejects with KPNG_PORTAL_*. */
+  /**
+   * Replaces all our rules by `wanted`, in one run of netsh. `conflicts`: those left out, with the target of another
+   * program's rule. Rejects with KPNG_PORTAL_*.
+   */
   async write(wanted: readonly ProxyRule[]) {
     const before = this.#written ?? (await this.#list());
-    const conflicts: RuleConflict[] = [];
+    const conflicts: ProxyRule[] = [];
     const after = new Map<string, string>();
     for (const rule of wanted) {
       const target = this.#foreign.get(rule.key);
       if (target === undefined) after.set(rule.key, rule.target);
-      else conflicts.push({ rule, target });
+      else conflicts.push({ ...rule, target });
     }
     const add = [...after].filter(([key, target]) => before.get(key) !== target);
     const remove = [...before.keys()].filter((key) => !after.has(key));
@@ -131,7 +127,7 @@ export class PortProxyPortal extends AddressPortal {
   override readonly kind = 'portproxy';
   readonly #store: RuleStore;
   protected override readonly proxyAddress: string;
-  #conflicts: readonly RuleConflict[] = [];
+  #conflicts: readonly ProxyRule[] = [];
   #isFirst = true;
   #closed: Promise<void> | undefined;
 
@@ -211,12 +207,12 @@ export class PortProxyPortal extends AddressPortal {
   #conflictProblems(): PortalProblem[] {
     const [first] = this.#conflicts;
     if (first === undefined) return [];
-    const { servicePort, key } = first.rule;
+    const { servicePort, key, target } = first;
     const [, address, port] = key.split(' ');
     const listen = portalText({ address, port: Number(port), protocol: 'TCP' });
     const message =
       `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
-      `(netsh interface portproxy show all; ${first.target.replace(' ', ':')})`;
+      `(netsh interface portproxy show all; ${target.replace(' ', ':')})`;
     const code = 'KPNG_PORTAL_CONFLICT';
     return [{ servicePort, code, message, count: this.#conflicts.length }];
   }

@@ -101,7 +101,7 @@ t.test('damage to any chain or jump is found and repaired', async (t) => {
   t.ok(rig.redirects('10.0.0.1'), 'also where everything has gone');
 });
 
-const CLEANUP = { prefix: 'KUBE', kubeProxy: false, local: new Set(['192.0.2.5']) };
+const CLEANUP = { prefix: 'KUBE', kubeProxy: false };
 
 t.test('chains that another proxy of ours has signed are not taken for kube-proxy’s', async (t) => {
   const rig = newRig();

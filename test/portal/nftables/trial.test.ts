@@ -1,7 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { conflictingSetting, hostChains } from '../../../src/portal/nftables/trial.ts';
+import { hostChains } from '../../../src/portal/nftables/backend.ts';
+import { conflictingSetting } from '../../../src/portal/nftables/trial.ts';
 
 t.test('a setting that keeps packets from transparent sockets is named', async (t) => {
   const root = t.testdir();

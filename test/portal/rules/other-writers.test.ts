@@ -9,7 +9,7 @@ import {
   createCanary,
   findOwner,
 } from '../../../src/portal/rules/canary.ts';
-import { waitForOtherWriters } from '../../../src/portal/rules/other-writers.ts';
+import { waitForOtherWriters, writerText } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { listening } from '../../support/mailbox.ts';
@@ -47,7 +47,7 @@ t.test('names other processes once, and looks until they have ended, or on reque
     listening(t, portalShared, ({ error }) => told.push(error && `${error.code} ${error.message}`));
     const clock = new FakeClock();
     const closing = new AbortController();
-    let rivals = [{ what: 'the chains KUBE-* of iptables-legacy', pids: [4711] }];
+    let rivals = [writerText('the chains KUBE-* of iptables-legacy', [4711])];
     let looks = 0;
     const check = async () => {
       looks += 1;

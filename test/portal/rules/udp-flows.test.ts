@@ -3,6 +3,7 @@ import { FLOW_WAIT_MS } from '../../../src/portal/bounds.ts';
 import { flowsCleared, flowsNotCleared } from '../../../src/portal/events.ts';
 import type { Exec } from '../../../src/portal/exec.ts';
 import { clearFlows } from '../../../src/portal/rules/udp-flows.ts';
+import type { HostAddress } from '../../../src/util/host-addresses.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { listening } from '../../support/mailbox.ts';
 import { wants } from '../../support/portals.ts';
@@ -18,7 +19,7 @@ udp      17 29 src=10.1.0.8 dst=192.0.2.5 sport=1 dport=30053 packets=1 bytes=34
 unknown  2 590 src=10.1.0.1 dst=224.0.0.22 [UNREPLIED] src=224.0.0.22 dst=10.1.0.1 mark=0 use=1
 `;
 
-const LOCAL = new Set(['192.0.2.5']);
+const HOST: readonly HostAddress[] = [{ address: '192.0.2.5', loopback: false }];
 
 function many(count: number): Map<string, string> {
   return new Map(
@@ -30,21 +31,21 @@ function many(count: number): Map<string, string> {
 async function cleared(
   ports: Iterable<[string, string]>,
   listed = LIST,
-  local = LOCAL,
+  host = HOST,
   targets = TARGETS,
 ) {
   const exec = new FakeExec(({ args }) =>
     // Flows that are gone by the time of their removal are no problem.
     args.includes('-L') ? { stdout: listed } : exits(NOTHING_THERE),
   );
-  const error = await clearFlows(exec.exec, new Map(ports), local, targets);
+  const error = await clearFlows(exec.exec, new Map(ports), host, targets);
   return { lines: exec.lines, error, removed: exec.lines.filter((line) => line.includes(' -D ')) };
 }
 
 t.test('a flow is stale when its destination is wrong', async (t) => {
   const web = '4 10.0.0.1 53';
   const moved = { ...TARGETS, 4: '192.0.2.6' };
-  for (const [why, key, port, count, local = LOCAL, targets = TARGETS] of [
+  for (const [why, key, port, count, host = HOST, targets = TARGETS] of [
     ['its destination is right', web, '40001', 0],
     ['to a previous proxy port', web, '40002', 1],
     ['to a proxy port though there is none', web, '', 1],
@@ -52,10 +53,10 @@ t.test('a flow is stale when its destination is wrong', async (t) => {
     ['a node port', '4 node 30053', '40001', 1],
     ['a node port whose destination is right', '4 node 30053', '40009', 0],
     ['no flow at all', '4 10.0.0.3 53', '1', 0],
-    ['to a previous address', web, '40001', 1, LOCAL, moved],
-    ['a node port of another node', '4 node 30053', '40001', 0, new Set<string>()],
+    ['to a previous address', web, '40001', 1, HOST, moved],
+    ['a node port of another node', '4 node 30053', '40001', 0, []],
   ] as const) {
-    const { removed, error } = await cleared([[key, port]], LIST, local, targets);
+    const { removed, error } = await cleared([[key, port]], LIST, host, targets);
     t.equal(removed.length, count, why);
     t.equal(error, undefined);
   }
@@ -97,7 +98,7 @@ t.test('reports why it cannot', async (t) => {
     [exits('Bad address\n'), 'KPNG_PORTAL_FAILED'],
   ] as const) {
     const { exec } = new FakeExec(() => reaction);
-    t.match(await clearFlows(exec, new Map([['4 10.0.0.1 53', '']]), LOCAL), { code });
+    t.match(await clearFlows(exec, new Map([['4 10.0.0.1 53', '']])), { code });
   }
 });
 
