@@ -36,7 +36,7 @@ const LONG =
 /** They have commands of their own. */
 const ELSEWHERE = /^test\/(?:system|deploy\/checks)\//;
 /** What `test:fast` runs besides units. */
-const FAST = /^test\/proxysocket\/tcp\/(?:connect|half-close|limits|reset)\./;
+const FAST = /^test\/proxysocket\/tcp\/(?:limits|relay)\./;
 /** Test files that run once more with only what Node documents; see test/support/engine-under-test.ts. */
 const DOCUMENTED = /^test\/proxysocket\/(?:engine\.|tcp\/(?!connection|held-memory))/;
 /** And those that run once more against the `linux` engine. */
