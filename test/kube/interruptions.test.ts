@@ -32,7 +32,8 @@ t.test('an invalid event is counted, and the resource listed again', async (t) =
     const [watch] = api.watches('services');
     watch?.raw(line);
     await until(() => failures.length === 1);
-    t.match(failures, [{ kind: 'malformed', relist: true, resource: 'services' }], line);
+    const malformed = { kind: 'malformed', relist: true, routine: false, resource: 'services' };
+    t.match(failures, [malformed], line);
     addApi(api);
     await advanceUntil(() => lists(api) === 2);
     await settled(...MORE);

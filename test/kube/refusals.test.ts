@@ -95,8 +95,8 @@ for (const gone of ['status', 'event'] as const) {
     await settled('demo/api 10.96.0.11: ', 'demo/web 10.96.0.10: ');
     const relists = failures.filter(({ relist }) => relist);
     t.strictSame(
-      relists.map(({ kind, retryInMs }) => `${kind} ${retryInMs}`),
-      Array(3).fill('gone 1600'),
+      relists.map(({ kind, routine, retryInMs }) => `${kind} ${routine} ${retryInMs}`),
+      Array(3).fill('gone true 1600'),
     );
     t.strictSame(seen.map(({ why }) => why).join(), 'start,start,start,gone,gone,gone');
   });

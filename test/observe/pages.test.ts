@@ -79,10 +79,9 @@ t.test('reads the headers', async (t) => {
   t.equal(chosen(`${open};version=1.0.0`, 'gzip;q=0, identity'), 'openmetrics identity');
   for (const accept of [`text/plain, ${open}`, `${open};version=2.0.0`, `${open};q=0`])
     t.equal(chosen(accept, 'gzip;q=0.0'), 'prometheus identity', accept);
-  const start = performance.now();
-  // If the time grew with their square, it would be minutes.
-  chosen(`a${' '.repeat(400_000)}b`, `gzip${' '.repeat(400_000)}b`);
-  t.ok(performance.now() - start < 5000, 'blanks take no time');
+  // A search that takes the square of their number would not come to an end.
+  const blanks = ' '.repeat(4_000_000);
+  t.equal(chosen(`a${blanks}b`, `gzip${blanks}b`), 'prometheus gzip');
 });
 
 t.test('a page of 10,000 service ports is made in pieces, with other work between', async (t) => {

@@ -1,10 +1,12 @@
 import t from 'tap';
 import { EndpointInfo, Node } from '../../src/api/generated/globalv1/api.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
+import { storeWritten } from '../../src/store/events.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { emptyCluster, pod, sliceOf } from '../support/cluster.ts';
 import { textsOf } from '../support/api-rig.ts';
 import { service } from '../support/messages.ts';
+import { collect } from '../support/sockets.ts';
 
 function endpointsOf(store: GlobalStore, key: string): readonly EndpointInfo[] {
   return store.services.get(key)?.endpoints ?? [];
@@ -13,10 +15,15 @@ function endpointsOf(store: GlobalStore, key: string): readonly EndpointInfo[] {
 t.test('listeners hear of each change until they unsubscribe', async (t) => {
   const cluster = await emptyCluster();
   const { store } = cluster;
+  const written = collect(t, storeWritten);
   let told = 0;
   const end = store.onChange(() => told++);
   cluster.service('demo/web').deleteService('demo/none').deleteNode('none').slice('demo/web', 's');
   t.same([store.revision, told], [1, 1], 'what changes nothing makes no revision');
+  t.same(
+    written.map(({ changed }) => changed),
+    [true, false, false, false],
+  );
   end();
   cluster.service('demo/api');
   t.equal(told, 1);

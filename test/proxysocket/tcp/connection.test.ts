@@ -1,7 +1,8 @@
 /** What only sockets of the test can show. */
 import t from 'tap';
-import { connectFailed, rejected } from '../../../src/proxysocket/events.ts';
+import { connectFailed, rejected, relayEnded } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
+import { HALF_CLOSE_LOOKS } from '../../../src/proxysocket/tcp/connections.ts';
 import type { TcpConnection } from '../../../src/proxysocket/tcp/connection.ts';
 import { proxyHeader } from '../../../src/proxysocket/tcp/proxy-protocol.ts';
 import type { EndpointSpec, ServicePortSpec } from '../../../src/proxysocket/spec.ts';
@@ -74,7 +75,19 @@ t.test('no endpoint is connected to from an address that a load balancer has nam
 });
 
 t.test('a client that goes to another endpoint is ended with that attempt', async (t) => {
+  const ended = collect(t, relayEnded);
   const host = await hostOf();
+  // A client that has had an endpoint is not held.
+  await host.setLimits({ holdTimeoutMs: HOUR });
+  const other = host.connect('10.0.0.1', '');
+  const lost = other.dials[0]?.owner as TcpConnection;
+  lost.dialed();
+  t.ok(lost.endpointLost(new Error('reset')));
+  await host.apply([{ kind: 'endpoints', name: 'a', endpoints: [] }]);
+  t.same([other.dials[1]?.log, other.relayed?.log], [['abandon'], ['reset endpoint-reset']]);
+  lost.relayEnded('endpoint-reset');
+  t.equal(ended.length, 1);
+  await host.apply([{ kind: 'endpoints', name: 'a', endpoints: [endpointAt(1), endpointAt(2)] }]);
   const { dials } = host.connect('10.0.0.1', '');
   const connection = dials[0]?.owner as TcpConnection;
   connection.dialed();
@@ -111,6 +124,8 @@ t.test('a half-closed relay may live while the system sends what it has', async 
   connection.dialed();
   connection.halfClosed();
   const { halfCloseTimeoutMs } = DEFAULT_LIMITS;
+  for (let block = 1; block < HALF_CLOSE_LOOKS; block += 1) host.clock.block(halfCloseTimeoutMs);
+  t.same(dial.log, [], 'time in which the event loop was blocked does not count');
   for (const queued of [1000, 900, 800, 700, 600]) {
     dial.queued = queued;
     host.clock.advance(halfCloseTimeoutMs * 0.75);

@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Socket } from 'node:net';
 import t from 'tap';
 import {
@@ -26,7 +25,6 @@ import {
 } from '../../support/tcp-peers.ts';
 import { TcpRig, tcpScene, relayed, echo, HOUR } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
-import { ENGINE } from '../../support/engine-under-test.ts';
 
 /** Vectors of kube-proxy's userspace mode, kept or deliberately different. */
 
@@ -156,25 +154,6 @@ t.test('half-closed connections get the new limit, old ones at their next check'
   t.equal(await endOf(before), 'ECONNRESET');
   await until(() => rig.counters.halfCloseTimeouts === 2);
 });
-
-// The linux engine has a thread of its own, which nothing here holds up.
-if (ENGINE === 'node') {
-  t.test('time in which the event loop was blocked does not count as idle', async (t) => {
-    const { rig, client, socket } = await relayed(t, { limits: { halfCloseTimeoutMs: 400 } });
-    const answer = readAll(client);
-    client.end();
-    await readAll(socket);
-    // Each time the loop stands still for longer than the limit, and then has a moment.
-    for (let index = 0; index < 3; index += 1) {
-      await until(() => rig.counters.active === 1);
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 450);
-      await delay(20);
-    }
-    socket.end('late');
-    t.equal(String(await answer), 'late');
-    t.equal(rig.counters.halfCloseTimeouts, 0);
-  });
-}
 
 for (const from of ['client', 'endpoint'] as const) {
   t.test(`the reset of a ${from} reaches the other side as a reset`, async (t) => {
@@ -306,24 +285,3 @@ t.test('when all endpoints reset, so is the client, and nothing leaks', async (t
   );
   await rig.engine.close();
 });
-
-for (const how of ['the engine is destroyed', 'the endpoints are removed'] as const) {
-  t.test(`${how} while another endpoint is dialed`, async (t) => {
-    // A client that has had an endpoint is not held.
-    const rig = new TcpRig(t, { clock: new FakeClock(), limits: { holdTimeoutMs: HOUR } });
-    const picked = collect(t, endpointPicked);
-    const ended = collect(t, relayEnded);
-    const bad = await tcpServer(t);
-    const port = await rig.serve([bad.endpoint, await blackHole(t)]);
-    const client = await tcpClient(t, port);
-    const socket = await bad.next();
-    await until(() => rig.counters.active === 1);
-    socket.resetAndDestroy();
-    await until(() => picked.length === 2);
-    const end = endOf(client);
-    await (how === 'the engine is destroyed' ? rig.engine.destroy() : rig.endpoints([]));
-    t.equal(await end, 'ECONNRESET');
-    t.equal(ended.length, 1);
-    await rig.engine.close();
-  });
-}
