@@ -29,7 +29,7 @@ export type ControlRequest =
   | ({ readonly kind: 'serves' } & ControlTarget);
 
 /** An exchange that takes longer is lost. Milliseconds. */
-const LOST_MS = 10_000;
+const LOST_MS = 30_000;
 const DATAGRAM_LOST_MS = 5000;
 /** Mistakes that are named. */
 const MAX_MISTAKES = 5;

@@ -224,8 +224,8 @@ export class Stage {
     return { host, port: targetPort };
   }
 
-  /** Resolves when the program listens there; rejects after `within` ms. Default: 20 s. */
-  async opens(host: string, port: number, within = 20_000): Promise<void> {
+  /** Resolves when the program listens there; rejects after `within` ms. Default: a minute. */
+  async opens(host: string, port: number, within = 60_000): Promise<void> {
     await until(`${host}:${port} is open`, () => this.#isOpen(host, port), { within });
   }
 

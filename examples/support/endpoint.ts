@@ -35,7 +35,9 @@ export class Endpoint {
 
   /** Resolves when both sockets listen. */
   async start(): Promise<void> {
-    const http = createServer((request, response) => this.#answer(request, response));
+    // Clients keep idle connections, be it on a loaded machine.
+    const options = { keepAliveTimeout: 600_000 };
+    const http = createServer(options, (request, response) => this.#answer(request, response));
     const udp = createSocket('udp4');
     this.#http = http;
     this.#udp = udp;

@@ -14,9 +14,9 @@ interface GetOptions {
   readonly socketPath?: string;
 }
 
-/** Gets a page on a connection of its own. Rejects when the connection fails or takes more than 5 s. */
+/** Gets a page on a connection of its own. Rejects when the connection fails or takes more than 20 s. */
 export async function get(url: string, options: GetOptions = {}): Promise<Answer> {
-  const outgoing = request(url, { agent: false, signal: AbortSignal.timeout(5000), ...options });
+  const outgoing = request(url, { agent: false, signal: AbortSignal.timeout(20_000), ...options });
   // Once there is an answer, reading it rejects.
   outgoing.on('error', () => undefined).end();
   const [response] = (await once(outgoing, 'response')) as [IncomingMessage];

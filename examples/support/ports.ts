@@ -38,7 +38,7 @@ export async function portNear(
 /** Different free TCP ports of 127.0.0.1, none that the system chooses for sockets of other programs. */
 export async function freePorts(count: number): Promise<number[]> {
   const ports: number[] = [];
-  let next = 10_000 + Math.floor(Math.random() * 13_000);
+  let next = 10_000 + Math.floor(Math.random() * 12_000);
   for (let index = 0; index < count; index += 1) {
     ports.push(await portNear('TCP', next, ['127.0.0.1']));
     next = (ports.at(-1) ?? 0) + 1;

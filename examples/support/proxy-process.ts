@@ -16,7 +16,7 @@ interface ProxyOptions {
   readonly services: readonly ServiceDescription[];
   /** More flags. */
   readonly args?: readonly string[];
-  /** Milliseconds until it has to be ready. Default: 20 s. */
+  /** Milliseconds until it has to be ready. Default: a minute. */
   readonly within?: number;
 }
 
@@ -76,7 +76,7 @@ export async function startProxy(options: ProxyOptions): Promise<ProxyProcess> {
   const url = `http://127.0.0.1:${health}/readyz`;
   const isReady = async () =>
     proxy.end ?? ((await get(url)).status === 200 ? 'is ready' : undefined);
-  const { within = 20_000 } = options;
+  const { within = 60_000 } = options;
   const found = await until('the proxy answers', isReady, { within }).catch(() => undefined);
   if (found === 'is ready') return proxy;
   const how = await proxy.stop();

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 
 interface UntilOptions {
-  /** Timeout in milliseconds. Default: 10 s. */
+  /** Timeout in milliseconds. Default: a minute. Decides only how long a failure takes. */
   readonly within?: number;
   /** Milliseconds between two looks. Default: 20. */
   readonly every?: number;
@@ -16,7 +16,7 @@ export async function until<T>(
   look: () => T | undefined | Promise<T | undefined>,
   options: UntilOptions = {},
 ): Promise<T> {
-  const { within = 10_000, every = 20 } = options;
+  const { within = 60_000, every = 20 } = options;
   const end = performance.now() + within;
   let last: unknown;
   for (;;) {

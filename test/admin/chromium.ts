@@ -9,7 +9,7 @@ import type { Readable, Writable } from 'node:stream';
 /** Programs that will do, the smallest first. */
 const PROGRAMS = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'];
 /** How long anything may take on a loaded machine. */
-const PATIENCE_MS = 40_000;
+const PATIENCE_MS = 120_000;
 
 /** The path of a Chromium on this machine; undefined when there is none. */
 export function findChromium(): string | undefined {

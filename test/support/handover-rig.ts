@@ -15,7 +15,7 @@ import { echoServer } from './tcp-peers.ts';
 import { UdpBackend } from './udp-peers.ts';
 
 /** How long a datagram may take before it counts as lost. */
-const LOST_MS = 1000;
+const LOST_MS = 20_000;
 const REQUEST = 'x'.repeat(100);
 /** So that a machine with other work can start programs meanwhile. None when it is measured. */
 const PAUSE_MS = process.env['RESTARTS'] === undefined ? 3 : 0;
@@ -118,16 +118,15 @@ export async function pages() {
 
 /** The program with a handover socket, and endpoints behind it. */
 export async function handoverRig(t: Test, portal = '--portal address') {
-  const { port: backend } = await echoServer(t);
-  await UdpBackend.start(t, undefined, { port: backend });
+  const [echo, datagrams] = [await echoServer(t), await UdpBackend.start(t)];
   const [port, folder] = [await freePort(), shortDir(t)];
   const input = join(folder, 'state.yaml');
   const socket = join(folder, 'handover');
   const admin = join(folder, 'run', 'admin');
   const state = stateText(
     [
-      { name: 'echo', endpoints: [backend] },
-      { name: 'datagrams', endpoints: [backend], protocol: 'UDP' },
+      { name: 'echo', endpoints: [echo.port] },
+      { name: 'datagrams', endpoints: [datagrams.spec.port], protocol: 'UDP' },
     ],
     { echo: port, datagrams: port },
   );

@@ -23,7 +23,7 @@ async function launch(stage: Stage, count: number): Promise<Proxy[]> {
   const before = owner(stage);
   const proxies = Array.from({ length: count }, () => stage.launch());
   const isTaken = () => ![0, before].includes(owner(stage)) || undefined;
-  await until('a new process takes over', isTaken, { within: 30_000 });
+  await until('a new process takes over', isTaken);
   return proxies;
 }
 
