@@ -52,9 +52,9 @@ export const heldPorts: Abuse = {
     const services = Array.from({ length: 40 }, (_, n) => service(n + 1, 'TCP', [ENDPOINT]));
     stage.writeState(...services);
     const answers = async (host: string): Promise<string> => ask({ kind: 'ask', host, port: 80 });
-    const answered = ['right', 'foreign'];
+    const answered = new Set(['right', 'foreign']);
     for (const { clusterIP } of services) {
-      const isServed = async () => answered.includes(await answers(clusterIP)) || undefined;
+      const isServed = async () => answered.has(await answers(clusterIP)) || undefined;
       await until(`${clusterIP} is served`, isServed);
     }
     // A port that was taken is retried for a while.
