@@ -140,7 +140,7 @@ t.test('a start with another outcome replaces the portal that was there', async 
   ] as const) {
     await here.sh(`sysctl -qw net.ipv4.conf.eth0.src_valid_mark=${value}`);
     const { program, line } = await chosen(t, here);
-    t.equal(line?.msg, `Chose --portal ${portal}`);
+    t.equal(line?.msg, `Chose --portal ${portal}`, String(line?.['reason']));
     t.ok(await eventually(async () => (await traces(here)).length === left.length));
     t.same(await traces(here), left);
     await program.end('SIGKILL');
