@@ -150,7 +150,7 @@ t.test('half-closed connections get the new limit, old ones at their next check'
   await rig.engine.setLimits({ halfCloseTimeoutMs: 200 });
   after.end();
   t.equal(await endOf(after), 'ECONNRESET');
-  await until(() => rig.counters.halfCloseTimeouts === 1);
+  await until(() => rig.counters.halfCloseTimeouts >= 1);
   t.equal(await endOf(before), 'ECONNRESET');
   await until(() => rig.counters.halfCloseTimeouts === 2);
 });
