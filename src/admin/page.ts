@@ -94,7 +94,7 @@ function hashOf(text: string): string {
 export function startPageServer(
   address: HostPort,
   { log, clock }: Pick<ProcessSubject, 'log' | 'clock'>,
-  options: Pick<LoggedServerOptions, 'answer' | 'inherit' | 'activation'>,
+  options: Pick<LoggedServerOptions, 'answer' | 'activation'>,
 ): HttpServer {
   const host = address.host === '' ? '127.0.0.1' : address.host;
   const isPrivate = isLoopback(host);

@@ -1,6 +1,6 @@
 import type { HostPort } from '../util/host-port.ts';
 import { plain, type HttpResponse, type HttpRequest } from '../util/http-connections.ts';
-import type { HttpServer, Inherit } from '../util/http-server.ts';
+import type { HttpServer } from '../util/http-server.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { Activation } from '../util/activation.ts';
 import { openAdminSocket } from './admin-socket.ts';
@@ -16,8 +16,6 @@ export interface AdminOptions {
   /** Where the status page is served; undefined: only on the socket. */
   readonly pageAddress: HostPort | undefined;
   readonly subject: ProcessSubject;
-  /** Returns inherited listening sockets. Default: none. */
-  readonly inherit?: Inherit;
   /** When socket and page may be served. Default: at once. */
   readonly activation?: Activation;
 }
@@ -33,7 +31,6 @@ export async function startAdmin({
   socketPath,
   pageAddress: address,
   subject,
-  inherit,
   activation = Activation.immediate(),
 }: AdminOptions) {
   const sampler = startSampler(subject.clock, () => subject.proxy()?.engine);
@@ -54,7 +51,7 @@ export async function startAdmin({
   let page: HttpServer | undefined;
   if (address !== undefined) {
     const { startPageServer } = await import('./page.ts');
-    page = startPageServer(address, subject, { answer: answerer(false), inherit, activation });
+    page = startPageServer(address, subject, { answer: answerer(false), activation });
   }
   return {
     /** TCP ports on which the status page is served now. */

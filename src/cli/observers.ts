@@ -8,9 +8,7 @@ import { SINK_RULES, SOURCE_RULES } from '../observe/log-table.ts';
 import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { summaryReader } from '../observe/service-state.ts';
-import { takeInherited } from '../proxysocket/core/inherited.ts';
 import { systemClock } from '../util/clock.ts';
-import type { HostPort } from '../util/host-port.ts';
 import type { HttpServer } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
 import { configz, type FollowedFile, type LiveSettings } from './live-settings.ts';
@@ -58,7 +56,7 @@ export async function observe(options: Live) {
   const version = programVersion();
   const metricsAddress = wanted('metricsBindAddress');
   const healthAddress = wanted('healthzBindAddress');
-  const shared = { health, log, clock: systemClock, inherit: inheritServer, activation };
+  const shared = { health, log, clock: systemClock, activation };
   let metrics: Metrics | undefined;
   if (metricsAddress !== undefined) {
     const { createMetrics } = await import('../observe/metrics.ts');
@@ -172,16 +170,4 @@ async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, en
   });
   ends.push(() => api.close());
   return guardPages({ review: reviewsBy(api), metrics, log, clock: systemClock });
-}
-
-/** Every address of the host, as the kernel writes it, with and without IPv6. */
-const EVERYWHERE = ['::', '0.0.0.0'];
-
-/** The socket of an HTTP server that the previous process handed over, if any. */
-export function inheritServer({ host, port }: HostPort): number | undefined {
-  for (const address of host === '' ? EVERYWHERE : [host]) {
-    const fd = takeInherited('TCP', address, port);
-    if (fd !== undefined) return fd;
-  }
-  return undefined;
 }

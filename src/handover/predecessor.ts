@@ -3,7 +3,6 @@ import { readdir } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { messageOf } from '../errors.ts';
-import type { PreviousListener } from '../proxysocket/core/inherited.ts';
 import type { NewProcess } from '../proxysocket/engine.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 import type { Log } from '../observe/log.ts';
@@ -22,6 +21,7 @@ import {
   isAllowedUser,
   type OFFER,
   parseMessage,
+  type PreviousListener,
   refusal,
   type REFUSAL,
   TAKEN,

@@ -9,10 +9,21 @@
  */
 import { readlinkSync } from 'node:fs';
 import { KpngError } from '../errors.ts';
-import type { PreviousListener } from '../proxysocket/core/inherited.ts';
+import type { Protocol, Traffic } from '../proxysocket/spec.ts';
 import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 
 export const HANDOVER_VERSION = 1;
+
+export interface PreviousListener {
+  readonly servicePort: string;
+  readonly protocol: Protocol;
+  readonly address: string;
+  readonly traffic: Traffic;
+  /** The requested port: 0 if the kernel chooses. */
+  readonly asked: number;
+  readonly port: number;
+  readonly key: string;
+}
 
 const LISTENER: PreviousListener = {
   servicePort: '',

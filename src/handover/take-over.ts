@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { isBuiltin } from 'node:module';
 import { connect, type Socket } from 'node:net';
 import { messageOf } from '../errors.ts';
-import { closeInherited, keepInherited } from '../proxysocket/core/inherited.ts';
+import { closeInherited, keepInherited } from '../util/inherited.ts';
 import { openSys } from '../proxysocket/linux/sys/sys.ts';
 import { forgetPreviousFlows, keepPreviousFlows } from '../proxysocket/udp/known-clients.ts';
 import { fileAt } from '../util/socket-file.ts';

@@ -2,7 +2,7 @@ import { closeSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { KpngError } from '../errors.ts';
-import type { InheritedSocket } from '../proxysocket/core/inherited.ts';
+import type { InheritedSocket } from '../util/inherited.ts';
 import * as k from '../proxysocket/linux/sys/abi.ts';
 import { MessageMemory } from '../proxysocket/linux/sys/datagrams.ts';
 import { addressOf, Pinned } from '../proxysocket/linux/sys/memory.ts';

@@ -2,12 +2,7 @@ import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import type { CreateServer } from '../util/http-connections.ts';
-import {
-  type HttpServer,
-  type HttpServerOptions,
-  type Inherit,
-  startHttpServer,
-} from '../util/http-server.ts';
+import { type HttpServer, type HttpServerOptions, startHttpServer } from '../util/http-server.ts';
 import type { Activation } from '../util/activation.ts';
 import type { Guard } from './access.ts';
 import type { Health } from './health.ts';
@@ -26,8 +21,6 @@ export interface ServersOptions {
   readonly configz?: () => object;
   /** Creates HTTPS servers; undefined: plain HTTP. */
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
-  /** Returns inherited listening sockets. Default: none. */
-  readonly inherit?: Inherit;
   /** When serving may begin. Default: at once. */
   readonly activation?: Activation | undefined;
   /** Access to the pages of the metrics server; undefined: unrestricted. */
@@ -49,11 +42,11 @@ export function startServers(options: ServersOptions): HttpServer {
     pages: Pages,
     guard?: Guard,
   ): void => {
-    const { log, clock, inherit, activation, secure } = options;
+    const { log, clock, activation, secure } = options;
     const create = secure?.[what];
     const answer: HttpServerOptions['answer'] = async ({ path, headers }) =>
       (await guard?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages);
-    const settings = { what, address, create, answer, log, clock, inherit, activation };
+    const settings = { what, address, create, answer, log, clock, activation };
     servers.push(startLoggedServer(settings));
   };
   const health = healthPages(options.health, metrics);

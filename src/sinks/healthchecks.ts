@@ -3,7 +3,7 @@ import type { LocalChange, LocalSink, ServiceEntry } from '../store/local-view.t
 import { systemClock, type Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import type { HttpResponse } from '../util/http-connections.ts';
-import { startHttpServer, type HttpServer, type Inherit } from '../util/http-server.ts';
+import { startHttpServer, type HttpServer } from '../util/http-server.ts';
 import { isPort } from '../util/port-range.ts';
 import { SerialQueue } from '../util/serial-queue.ts';
 import { healthCheckFailed, healthCheckServed, newProblems } from './events.ts';
@@ -13,8 +13,6 @@ export interface HealthCheckSinkOptions {
   readonly addresses: () => readonly string[];
   /** Whether the proxy on this node works; default: yes. */
   readonly healthy?: () => boolean;
-  /** Returns inherited listening sockets. Default: none. */
-  readonly inherit?: Inherit;
   readonly clock?: Clock;
 }
 
@@ -130,7 +128,6 @@ export class HealthCheckSink implements LocalSink {
     const server = startHttpServer({
       address,
       clock: this.#options.clock ?? systemClock,
-      inherit: this.#options.inherit,
       answer: () => answerFor(holder(), this.#options.healthy?.() ?? true),
       onListening(bound) {
         opened.problem = undefined;

@@ -12,12 +12,11 @@ import {
   type HttpResponse,
 } from './http-connections.ts';
 import { listenFailure, type ListenFailure } from './listen-failure.ts';
+import { takeInherited } from './inherited.ts';
 import { createServer } from './node-http.ts';
 
 export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'> {
   readonly address: HostPort;
-  /** The previous process's listening socket for the address. Default: none. */
-  readonly inherit?: Inherit | undefined;
   /** When it may start. Default: at once. */
   readonly activation?: Activation | undefined;
   /** Creates the server. Default: plain HTTP. */
@@ -27,9 +26,6 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
   /** Gets each failure to listen, and when it is retried. Milliseconds. */
   readonly onBindFailed: (failure: ListenFailure, retryInMs: number) => void;
 }
-
-/** Returns an inherited descriptor. The address may be empty: every address of the host. */
-export type Inherit = (address: HostPort) => number | undefined;
 
 /** A server that listens, or retries to. */
 export type HttpServer = ReturnType<typeof startHttpServer>;
@@ -85,7 +81,7 @@ export function startHttpServer(options: HttpServerOptions) {
   const boundTo = () => server.address() as AddressInfo | null;
   let failure: ListenFailure;
   const listen = async (): Promise<void> => {
-    const fd = options.inherit?.(address);
+    const fd = inheritedServer(address);
     const host = address.host === '' ? {} : { host: address.host };
     server.listen(fd === undefined ? { ...host, port: address.port } : { fd });
     const events = ['listening', 'close'].map((event) => once(server, event));
@@ -119,6 +115,13 @@ export function startHttpServer(options: HttpServerOptions) {
       return connections.close();
     },
   };
+}
+
+/** The socket that the previous process handed over, if any; with IPv6 or without, if it is for every address. */
+function inheritedServer({ host, port }: HostPort): number | undefined {
+  const [first, second] = host === '' ? ['::', '0.0.0.0'] : [host];
+  const fd = takeInherited('TCP', first, port);
+  return fd === undefined && second !== undefined ? takeInherited('TCP', second, port) : fd;
 }
 
 function refuseMethod({ method }: HttpRequest): HttpResponse | undefined {

@@ -21,7 +21,7 @@ import { configurableFlags } from '../../src/cli/parse.ts';
 import { resolveConfig } from '../../src/config/file.ts';
 import { StateParser } from '../../src/file/parse.ts';
 import { loadConfig } from '../../src/kube/config.ts';
-import { keepInherited } from '../../src/proxysocket/core/inherited.ts';
+import { keepInherited } from '../../src/util/inherited.ts';
 import type { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { parseProxyHeader, proxyHeader } from '../../src/proxysocket/tcp/proxy-protocol.ts';
 import { keepPreviousFlows } from '../../src/proxysocket/udp/known-clients.ts';

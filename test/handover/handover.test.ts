@@ -19,13 +19,15 @@ import {
   SILENT_MS,
   type Offered,
 } from '../../src/handover/predecessor.ts';
-import { HELLO, isAllowedUser, networkNamespace, refusal } from '../../src/handover/protocol.ts';
-import { takeOver } from '../../src/handover/take-over.ts';
 import {
-  closeInherited,
-  takeInherited,
+  HELLO,
+  isAllowedUser,
+  networkNamespace,
   type PreviousListener,
-} from '../../src/proxysocket/core/inherited.ts';
+  refusal,
+} from '../../src/handover/protocol.ts';
+import { takeOver } from '../../src/handover/take-over.ts';
+import { closeInherited, takeInherited } from '../../src/util/inherited.ts';
 import { previousFlows } from '../../src/proxysocket/udp/known-clients.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { linuxTest } from '../support/linux-sys.ts';

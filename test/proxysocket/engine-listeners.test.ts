@@ -7,9 +7,8 @@ import {
   inheritedPort,
   type InheritedSocket,
   keepInherited,
-  type PreviousListener,
   takeInherited,
-} from '../../src/proxysocket/core/inherited.ts';
+} from '../../src/util/inherited.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
 import { FakeHost, listenSpec } from '../support/fake-host.ts';
@@ -202,7 +201,7 @@ t.afterEach(() => closeInherited());
 t.test('a socket is taken once, by its address, and a port by the key of its slot', async (t) => {
   const [tcp, next, udp] = [socket(80), socket(80), socket(80, 'UDP')];
   const key = 'TCP 0.0.0.0 0 d/web:http internal 0';
-  keepInherited([tcp, next, udp], [{ key, port: 40_123 } as PreviousListener]);
+  keepInherited([tcp, next, udp], [{ key, port: 40_123 }]);
   t.equal(inheritedPort(key), 40_123);
   t.equal(takeInherited('TCP', '10.0.0.2', 80), undefined);
   const takes = () => takeInherited('TCP', '10.0.0.1', 80);

@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { isIPv6 } from 'node:net';
 import { AcceptorEngine } from '../../src/proxysocket/acceptor-engine.ts';
-import { takeInherited } from '../../src/proxysocket/core/inherited.ts';
+import { takeInherited } from '../../src/util/inherited.ts';
 import type { ServicePortCounters } from '../../src/proxysocket/counters.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type {

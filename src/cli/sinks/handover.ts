@@ -1,7 +1,7 @@
 import { HandoverServer, type Offered } from '../../handover/predecessor.ts';
 import { takeOver } from '../../handover/take-over.ts';
 import type { Log } from '../../observe/log.ts';
-import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
+import type { PreviousListener } from '../../handover/protocol.ts';
 import { isShared, slotKeys } from '../../proxysocket/core/addresses.ts';
 import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';

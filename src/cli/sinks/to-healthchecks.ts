@@ -44,12 +44,10 @@ export async function createHealthChecks(
   healthy = (): boolean => true,
 ): Promise<HealthCheckSink> {
   const { HealthCheckSink } = await import('../../sinks/healthchecks.ts');
-  const { inheritServer } = await import('../observers.ts');
   // One listener serves all addresses of both families.
   const everywhere = wanted.length === 0 || wanted.includes('all');
   return new HealthCheckSink({
     addresses: () => (everywhere ? [''] : nodePortAddresses(wanted, host())),
-    inherit: inheritServer,
     healthy,
   });
 }

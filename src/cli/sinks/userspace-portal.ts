@@ -5,7 +5,7 @@ import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
 import type { RulePortalOptions } from '../../portal/rules/rule-portal.ts';
-import type { PreviousListener } from '../../proxysocket/core/inherited.ts';
+import type { PreviousListener } from '../../handover/protocol.ts';
 import { systemClock } from '../../util/clock.ts';
 import { usage } from '../flags/table.ts';
 import type { UserspaceOptions } from './userspace-options.ts';

@@ -1,6 +1,6 @@
 import { isIPv6, SocketAddress } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
-import type { ListenSpec, PortalAddress, Protocol, ServicePortSpec } from '../spec.ts';
+import type { ListenSpec, PortalAddress, ServicePortSpec } from '../spec.ts';
 
 /** A node port, which is at every address of the host, has no address. */
 export function routeKey(family: Family, address: string | undefined, port: number): string {
@@ -57,11 +57,6 @@ export class AddressIndex {
   }
 }
 
-/** Where one socket can listen. */
-export function addressKey(protocol: Protocol, address: string, port: number): string {
-  return `${protocol} ${address} ${port}`;
-}
-
 /**
  * The keys of a service port's listeners, in order. A listener on port 0 keeps its kernel-chosen port while the service
  * port has as many of its address and traffic. An address listed twice yields the same key twice.
@@ -74,7 +69,7 @@ export function slotKeys(
   const ordinals = new Map<string, number>();
   return listen.map(({ address, port, traffic, transparent }) => {
     if (protocol === 'TCP' && transparent !== undefined) return `${SHARED} ${address}`;
-    if (port !== 0) return addressKey(protocol, address, port);
+    if (port !== 0) return `${protocol} ${address} ${port}`;
     const key = `${protocol} ${address} 0 ${name} ${traffic}`;
     const ordinal = ordinals.get(key) ?? 0;
     ordinals.set(key, ordinal + 1);

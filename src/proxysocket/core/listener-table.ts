@@ -7,7 +7,7 @@ import type { SerialQueue } from '../../util/serial-queue.ts';
 import type { Engine } from '../engine.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../events.ts';
 import { isShared, slotKeys } from './addresses.ts';
-import { inheritedPort } from './inherited.ts';
+import { inheritedPort } from '../../util/inherited.ts';
 import { kernelPortRange, listenOnAnyPort } from './kernel-port.ts';
 import type { LoopGuard } from './loop-guard.ts';
 import type { EngineContext } from './service-port.ts';

@@ -5,7 +5,7 @@ import { familyOf, type Family } from '../../util/family.ts';
 import { isHostAddress } from '../../util/host-addresses.ts';
 import { sourceRangeInvalid } from '../events.ts';
 import type { ListenSpec, ServicePortSpec, Traffic } from '../spec.ts';
-import { hasInherited } from './inherited.ts';
+import { hasInherited } from '../../util/inherited.ts';
 import type { Listener } from './listener-table.ts';
 import type { ServicePort } from './service-port.ts';
 

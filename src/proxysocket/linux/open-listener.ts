@@ -1,5 +1,5 @@
 import { familyOf, isWildcard, type Family } from '../../util/family.ts';
-import { offerSockets, takeInherited } from '../core/inherited.ts';
+import { offerSockets, takeInherited } from '../../util/inherited.ts';
 import { DEFAULT_LIMITS, type EngineLimits } from '../limits.ts';
 import type { ListenSpec, Protocol } from '../spec.ts';
 import { INTEREST, type Loop, type Pollable } from './loop.ts';

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import { inodeOf } from '../../util/socket-file.ts';
-import { takeInherited, type InheritedSocket } from '../core/inherited.ts';
+import { takeInherited, type InheritedSocket } from '../../util/inherited.ts';
 import type { Listener } from '../core/listener-table.ts';
 import type { EngineLimits } from '../limits.ts';
 import { openSockets } from '../linux/open-listener.ts';

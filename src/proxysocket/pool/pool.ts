@@ -9,7 +9,7 @@ import { inodeOf } from '../../util/socket-file.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import type { Activity, NewCounters } from '../counters.ts';
 import { ProcessDescriptors, processDescriptorLimit } from '../core/descriptors.ts';
-import { offerPorts, offerSockets } from '../core/inherited.ts';
+import { offerPorts, offerSockets } from '../../util/inherited.ts';
 import { ListenerTable } from '../core/listener-table.ts';
 import { inParts } from '../core/shared-service-ports.ts';
 import type { Engine, NewProcess, ServicePortSnapshot } from '../engine.ts';

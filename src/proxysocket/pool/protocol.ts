@@ -4,7 +4,7 @@ import type { InspectQuery, Inspection } from '../inspect.ts';
 import type { EngineLimits, LimitChange } from '../limits.ts';
 import type { SharedChange } from '../core/shared-service-ports.ts';
 import type { EngineChange } from '../spec.ts';
-import type { InheritedSocket } from '../core/inherited.ts';
+import type { InheritedSocket } from '../../util/inherited.ts';
 import { KpngError, messageOf, type ErrorCode } from '../../errors.ts';
 import type { TypedChannel } from '../../util/channel.ts';
 import * as events from '../events.ts';

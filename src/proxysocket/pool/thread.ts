@@ -1,7 +1,7 @@
 /** The module of a worker thread of the `linux` engine. */
 import { setImmediate } from 'node:timers/promises';
 import { parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { offerSockets } from '../core/inherited.ts';
+import { offerSockets } from '../../util/inherited.ts';
 import { INTEREST, Loop, type Pollable } from '../linux/loop.ts';
 import { createDataPlane, probeEngine } from '../linux/engine.ts';
 import { DescriptorLedger, Pinned } from '../linux/sys/memory.ts';

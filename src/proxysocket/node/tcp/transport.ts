@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, isIPv6 } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { takeInherited } from '../../core/inherited.ts';
+import { takeInherited } from '../../../util/inherited.ts';
 import type { EngineContext } from '../../core/service-port.ts';
 import type { TcpTransport } from '../../tcp/transport.ts';
 import { acceptWithOnread, canAcceptWithOnread } from './accept.ts';

@@ -1,6 +1,6 @@
 import { createSocket, type BindOptions, type Socket, type SocketOptions } from 'node:dgram';
 import type { Family } from '../../../util/family.ts';
-import { takeInherited } from '../../core/inherited.ts';
+import { takeInherited } from '../../../util/inherited.ts';
 import type { EngineLimits } from '../../limits.ts';
 import { UdpSession, type SessionStart } from '../../udp/transport.ts';
 

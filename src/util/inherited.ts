@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
-import { inodeOf } from '../../util/socket-file.ts';
-import type { Protocol, Traffic } from '../spec.ts';
-import { addressKey } from './addresses.ts';
+import { inodeOf } from './socket-file.ts';
+
+type Protocol = 'TCP' | 'UDP';
 
 /** An open listening socket, from another process or thread. */
 export interface InheritedSocket {
@@ -12,26 +12,19 @@ export interface InheritedSocket {
   readonly fd: number;
 }
 
-export interface PreviousListener {
-  readonly servicePort: string;
-  readonly protocol: Protocol;
-  readonly address: string;
-  readonly traffic: Traffic;
-  /** The requested port: 0 if the kernel chooses. */
-  readonly asked: number;
-  readonly port: number;
-  readonly key: string;
-}
-
 /** Sockets for listeners of this thread: from the old process, or in a worker from the main thread. */
 const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
 let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
 
+function keyOf(...place: readonly [Protocol, address: string, port: number]): string {
+  return place.join(' ');
+}
+
 /** Keeps sockets for listeners of this thread, which take them with every client in the queue. */
 export function offerSockets(offered: readonly InheritedSocket[]): void {
   for (const { protocol, address, port, fd } of offered) {
-    const key = addressKey(protocol, address, port);
+    const key = keyOf(protocol, address, port);
     const list = sockets.get(key);
     if (list === undefined) sockets.set(key, [fd]);
     else list.push(fd);
@@ -45,7 +38,7 @@ export function offerPorts(chosen: Iterable<readonly [key: string, port: number]
 
 export function keepInherited(
   inherited: readonly InheritedSocket[],
-  listeners: readonly PreviousListener[],
+  listeners: readonly { readonly key: string; readonly port: number }[],
 ): void {
   received = inherited.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
   offerSockets(inherited);
@@ -58,7 +51,7 @@ export function takeInherited(
   address: string,
   port: number,
 ): number | undefined {
-  const key = addressKey(protocol, address, port);
+  const key = keyOf(protocol, address, port);
   const list = sockets.get(key);
   const fd = list?.shift();
   if (list?.length === 0) sockets.delete(key);
@@ -66,7 +59,7 @@ export function takeInherited(
 }
 
 export function hasInherited(protocol: Protocol, address: string, port: number): boolean {
-  return sockets.has(addressKey(protocol, address, port));
+  return sockets.has(keyOf(protocol, address, port));
 }
 
 export function inheritedPort(key: string): number | undefined {
