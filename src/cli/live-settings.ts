@@ -1,9 +1,4 @@
-import {
-  configFailed,
-  configReloaded,
-  type ConfigReloaded,
-  type SettingChange,
-} from '../config/events.ts';
+import { configFailed, configReloaded, type SettingChange } from '../config/events.ts';
 import {
   CONFIG_FILE,
   CONFIG_LIMITS,
@@ -34,56 +29,46 @@ export interface FollowedFile {
   readonly read: (bytes: Uint8Array) => Settings;
 }
 
-/** The settings in force. The live ones can be changed; the others stay. */
-export class LiveSettings {
-  /** May change while the program runs: read them at each use, never keep a copy. */
-  readonly globals: GlobalOptions;
+/** The settings in force. Read them at each use: those that can change now do so while the program runs. */
+export interface LiveSettings {
   readonly command: readonly string[];
+  readonly globals: GlobalOptions;
   settings: readonly EffectiveSetting[];
-  readonly #log: AdjustableLog;
-
-  constructor({ command, settings, globals }: Omit<Settings, 'sink'>, log: AdjustableLog) {
-    this.globals = { ...globals };
-    this.command = command;
-    this.settings = settings;
-    this.#log = log;
-  }
-
-  /**
-   * Applies the settings that can change now and reports those that cannot. `setLimits` changes those of the data path.
-   */
-  adopt(next: Settings, setLimits: SetLimits): Omit<ConfigReloaded, 'path'> {
-    const changed: SettingChange[] = [];
-    const refused: SettingChange[] = [];
-    const [from, to] = [this.command.join(' '), next.command.join(' ')];
-    if (from !== to) refused.push({ flag: '', field: 'command', from, to });
-    this.settings = this.settings.map((running) => {
-      const setting = next.settings.find(({ flag }) => flag === running.flag);
-      // The origin may have changed, even if the value is the same.
-      if (setting === undefined || setting.text === running.text) return setting ?? running;
-      const { flag, live, origin, text } = setting;
-      const { field = setting.field } = origin;
-      (live ? changed : refused).push({ flag, field, from: running.text, to: text });
-      if (!live) return running;
-      this.#apply(flag, next, setLimits);
-      return setting;
-    });
-    return { changed, refused };
-  }
-
-  #apply(flag: string, { globals, sink: { options } }: Settings, setLimits: SetLimits): void {
-    const limit = LIVE_LIMITS.find((each) => LIMIT_NAMES[each] === flag);
-    if (limit === undefined) {
-      const field = fieldName(flag) as keyof GlobalOptions;
-      Object.assign(this.globals, { [field]: globals[field] });
-      if (flag === 'v') this.#log.setVerbosity(globals.v);
-    } else if (options.limits !== undefined) {
-      setLimits({ [limit]: options.limits[limit] });
-    }
-  }
 }
 
+/** Changes limits of the data path. */
 type SetLimits = (limits: LimitChange) => void;
+
+/** Applies the settings that can change now and returns those and the ones that cannot. */
+export function adopt(
+  live: LiveSettings,
+  next: Settings,
+  log: AdjustableLog,
+  setLimits: SetLimits,
+) {
+  const changed: SettingChange[] = [];
+  const refused: SettingChange[] = [];
+  const [from, to] = [live.command.join(' '), next.command.join(' ')];
+  if (from !== to) refused.push({ flag: '', field: 'command', from, to });
+  live.settings = live.settings.map((running) => {
+    const setting = next.settings.find(({ flag }) => flag === running.flag);
+    // The origin may have changed, even if the value is the same.
+    if (setting === undefined || setting.text === running.text) return setting ?? running;
+    const { flag, origin, text } = setting;
+    const { field = setting.field } = origin;
+    (setting.live ? changed : refused).push({ flag, field, from: running.text, to: text });
+    if (!setting.live) return running;
+    const { limits } = next.sink.options;
+    const limit = LIVE_LIMITS.find((each) => LIMIT_NAMES[each] === flag);
+    if (limit === undefined) {
+      const name = fieldName(flag) as keyof GlobalOptions;
+      Object.assign(live.globals, { [name]: next.globals[name] });
+      if (flag === 'v') log.setVerbosity(next.globals.v);
+    } else if (limits !== undefined) setLimits({ [limit]: limits[limit] });
+    return setting;
+  });
+  return { changed, refused };
+}
 
 /**
  * Reads a configuration file again whenever it changes. Live settings take effect at once; events report what
@@ -92,16 +77,15 @@ type SetLimits = (limits: LimitChange) => void;
 export function followConfig(
   { path, read }: FollowedFile,
   live: LiveSettings,
+  log: AdjustableLog,
   setLimits: SetLimits,
 ) {
-  /** The last reports, since the file is read more often than it changes. */
-  let reported = '[]';
-  let asked = false;
+  /** The last report, since the file changes more often than its settings; undefined: the next one is new. */
+  let reported: string | undefined = '[]';
   const isNew = (summary: string): boolean => {
-    const news = asked || summary !== reported;
+    const isSame = summary === reported;
     reported = summary;
-    asked = false;
-    return news;
+    return !isSame;
   };
   const fail = (error: unknown): void => {
     if (!(error instanceof KpngError)) throw error;
@@ -114,7 +98,7 @@ export function followConfig(
     clock: systemClock,
     onContent(bytes) {
       try {
-        const adopted = live.adopt(read(bytes), setLimits);
+        const adopted = adopt(live, read(bytes), log, setLimits);
         const news = isNew(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
         if (news) configReloaded.publish({ path, ...adopted });
       } catch (error) {
@@ -127,10 +111,10 @@ export function followConfig(
   return {
     /** Reads the file again, even if it appears unchanged. */
     again: () => {
-      asked = true;
+      reported = undefined;
       watcher.again();
     },
-    close: () => watcher.close(),
+    close: watcher.close,
   };
 }
 
@@ -139,10 +123,7 @@ export function followConfig(
  * same key as on its own page, and only the fields that apply here. `verbosity` is the current log verbosity, which
  * may be changed without a file.
  */
-export function configz(
-  { settings, command }: Pick<LiveSettings, 'settings' | 'command'>,
-  verbosity: number,
-) {
+export function configz({ settings, command }: Omit<LiveSettings, 'globals'>, verbosity: number) {
   const valueOf = ({ flag, value }: EffectiveSetting) => (flag === 'v' ? verbosity : value);
   const byFlag = new Map(settings.map((setting) => [setting.flag, valueOf(setting)]));
   return {

@@ -29,9 +29,8 @@ export interface RunOptions extends Pick<
   readonly config?: FollowedFile | undefined;
 }
 
-/** The options with those that can change, of `live`. */
-export interface Live extends RunOptions {
-  readonly live: LiveSettings;
+/** The options, with settings that can change. */
+export interface Live extends Omit<RunOptions, 'settings'>, LiveSettings {
   readonly activation: Activation;
   /** Stops gracefully, for a reason. Idempotent. */
   readonly stop: (reason: StopReason) => void;
@@ -42,7 +41,7 @@ export type Observers = Awaited<ReturnType<typeof observe>>;
 
 /** Starts log lines, health and the servers. Metrics are loaded only if they can be scraped. */
 export async function observe(options: Live) {
-  const { source, sink, globals, settings, log, live, stop, activation } = options;
+  const { source, sink, globals, settings, log, stop, activation } = options;
   const health = new Health();
   const isDry = sink.options.dryRun === true;
   // A dry run logs no changes.
@@ -80,7 +79,7 @@ export async function observe(options: Live) {
     servers = startServers({
       ...shared,
       metrics,
-      configz: () => configz(live, log.verbosity),
+      configz: () => configz(options, log.verbosity),
       metricsAddress,
       healthAddress,
       secure,

@@ -13,7 +13,7 @@ import type { RunContext, Running, RunningSink } from './command.ts';
 import { unknownNode } from './flags/backend.ts';
 import { backoffFrom } from './flags/global.ts';
 import { drain, remainingOf, setOomScore, watchProcess, type StopReason } from './lifecycle.ts';
-import { followConfig, LiveSettings } from './live-settings.ts';
+import { followConfig } from './live-settings.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { programVersion } from './version.ts';
 
@@ -27,12 +27,11 @@ const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
 /** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
 export async function run(given: RunOptions): Promise<number> {
   const { log, source, sink, process, hangUp } = given;
-  const live = new LiveSettings(given, log);
   const { dryRun = false, handoverSocket = '' } = sink.options;
   const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
   const asked = Promise.withResolvers<StopReason>();
   const stop = asked.resolve;
-  const options: Live = { ...given, globals: live.globals, live, stop, activation };
+  const options: Live = { ...given, globals: { ...given.globals }, stop, activation };
   let observers: Observers | undefined;
   let config: ReturnType<typeof followConfig> | undefined;
   const reload = given.config && (() => config?.again());
@@ -52,11 +51,11 @@ export async function run(given: RunOptions): Promise<number> {
       sink: sink.word,
       node: sink.options.nodeName,
     });
-    await setOomScore(live.globals.oomScoreAdj, log);
+    await setOomScore(options.globals.oomScoreAdj, log);
     const { running, work } = await prepare(options, observers);
     config =
       given.config &&
-      followConfig(given.config, live, (change) => {
+      followConfig(given.config, options, log, (change) => {
         const changed = running.setLimits?.(change);
         changed?.catch((error: unknown) => log.error('Limits not changed', { err: error }));
       });

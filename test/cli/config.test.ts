@@ -8,7 +8,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
-import { configz, LiveSettings } from '../../src/cli/live-settings.ts';
+import { adopt, configz } from '../../src/cli/live-settings.ts';
 import { configPathOf, configurableFlags } from '../../src/cli/parse.ts';
 import { CONFIG_LIMITS } from '../../src/config/fields.ts';
 import { type ConfigFile, parseConfig, resolveConfig } from '../../src/config/file.ts';
@@ -83,10 +83,10 @@ t.test('applies live settings, reports the others, and knows which are in force'
   const { log } = await captureLog();
   const before = run('local to-userspace --drain-delay 9s', {}, file('v: 1\nmaxConnections: 5\n'));
   const changes: LimitChange[] = [];
-  const live = new LiveSettings(before, log);
+  const live = { ...before, globals: { ...before.globals } };
   const setLimits = (change: LimitChange) => void changes.push(change);
   const next = file('v: 3\nmaxConnections: 6\nbacklog: 9\ndrainTimeout: 1s\ndrainDelay: 1s\n');
-  const adopted = live.adopt(run('local to-userspace --drain-delay 9s', {}, next), setLimits);
+  const adopted = adopt(live, run('local to-userspace --drain-delay 9s', {}, next), log, setLimits);
   t.same(adopted.changed, [
     { flag: 'v', field: 'v', from: '1', to: '3' },
     { flag: 'drain-timeout', field: 'drainTimeout', from: '5s', to: '1s' },
@@ -102,10 +102,8 @@ t.test('applies live settings, reports the others, and knows which are in force'
   t.match(shown.get('backlog'), { text: '4096' }, 'what is in force, not what is asked for');
   t.equal(shown.get('drain-delay')?.origin.text, 'flag');
   // Fields that vanish go back to their defaults.
-  const gone = live.adopt(
-    run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n')),
-    setLimits,
-  );
+  const less = run('local to-json --drain-delay 9s', {}, file('maxConnections: 5\n'));
+  const gone = adopt(live, less, log, setLimits);
   t.same(
     gone.changed.map(({ field, to }) => [field, to]),
     [
