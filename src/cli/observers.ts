@@ -2,7 +2,6 @@ import type { Writable } from 'node:stream';
 import type { Admin } from '../admin/start.ts';
 import type { ProxySubject } from '../admin/subject.ts';
 import { followEvents, Health } from '../observe/health.ts';
-import type { TlsServers } from '../observe/access.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES, SOURCE_RULES } from '../observe/log-table.ts';
 import type { AdjustableLog } from '../observe/log.ts';
@@ -72,17 +71,16 @@ export async function observe(options: Live) {
     const { startServers } = await import('../observe/servers.ts');
     const isExposing = metricsAddress !== undefined && isExposed(metricsAddress);
     const isGuarded = isExposing && globals.metricsAuthentication === 'delegated';
-    const secure = {
-      metrics: await tlsFor('metrics', 'metrics', options, ends),
-      health: await tlsFor('health', 'healthz', options, ends),
-    };
     servers = startServers({
       ...shared,
       metrics,
       configz: () => configz(options, log.verbosity),
       metricsAddress,
       healthAddress,
-      secure,
+      secure: {
+        metrics: await httpsFor('metrics', options),
+        health: await httpsFor('health', options),
+      },
       guard: isGuarded ? await guardFor(options, metrics, ends) : undefined,
     });
   }
@@ -130,29 +128,22 @@ export async function observe(options: Live) {
   };
 }
 
-type Ends = (() => void)[];
-
-/**
- * HTTPS for a server, if there are files; otherwise no TLS code is loaded. `prefix`: of their flags. `ends` gets what
- * to call when the server is closed. Rejects with KPNG_TLS_FILE.
- */
-async function tlsFor(
-  name: string,
-  prefix: 'metrics' | 'healthz',
-  { log, globals }: Live,
-  ends: Ends,
-): Promise<TlsServers['create'] | undefined> {
+/** Creates an HTTPS server, if there are files; otherwise no TLS code is loaded. Rejects with KPNG_TLS_FILE. */
+async function httpsFor(name: 'metrics' | 'health', { log, globals }: Live) {
+  const prefix = name === 'health' ? 'healthz' : name;
   const files = { crt: globals[`${prefix}TlsCrt`], key: globals[`${prefix}TlsKey`] };
   if (files.crt === '' && files.key === '') return undefined;
   const flags = { crt: `--${prefix}-tls-crt`, key: `--${prefix}-tls-key`, ca: '' };
-  const { tlsServers } = await import('../observe/access.ts');
-  const servers = await tlsServers({ name, files, flags, clock: systemClock, log });
-  if (servers !== undefined) ends.push(servers.close);
-  return servers?.create;
+  const { createHttps } = await import('../observe/access.ts');
+  return createHttps({ name, files, flags, clock: systemClock, log });
 }
 
 /** Access control for metrics, with the connections for its reviews. Rejects with KPNG_KUBECONFIG. */
-async function guardFor({ log, globals }: Live, metrics: Metrics | undefined, ends: Ends) {
+async function guardFor(
+  { log, globals }: Live,
+  metrics: Metrics | undefined,
+  ends: (() => void)[],
+) {
   const { openKubeApi } = await import('../kube/api.ts');
   const { DEFAULT_KUBE_LIMITS } = await import('../kube/limits.ts');
   const { reviewsBy, REVIEW_LIMITS } = await import('../kube/reviews.ts');

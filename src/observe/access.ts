@@ -68,7 +68,7 @@ const REFUSALS = {
   unavailable: plain(503, 'The token could not be checked with the cluster; see the log.\n'),
 } as const satisfies Record<string, HttpResponse | undefined>;
 
-export interface TlsServerOptions {
+interface HttpsOptions {
   /** Which server it is, for the log. */
   readonly name: string;
   readonly files: TlsFiles;
@@ -77,14 +77,15 @@ export interface TlsServerOptions {
   readonly log: Pick<Log, 'info' | 'warn'>;
 }
 
-/** Makes HTTPS servers, and reloads their files when they change. */
-export type TlsServers = NonNullable<Awaited<ReturnType<typeof tlsServers>>>;
-
 /** Time limit for a TLS handshake. Milliseconds. */
 const HANDSHAKE_TIMEOUT_MS = 5000;
 
-/** Reads certificate and key; rejects with KPNG_TLS_FILE. Undefined: none configured, so no TLS. */
-export async function tlsServers({ name, files, flags, clock, log }: TlsServerOptions) {
+/**
+ * Reads certificate and key, and returns what creates the server; it reloads the files when they change, until it is
+ * closed. Rejects with KPNG_TLS_FILE. Undefined: no files are configured.
+ */
+export async function createHttps(options: HttpsOptions): Promise<CreateServer | undefined> {
+  const { name, files, flags, clock, log } = options;
   const read = await readTls(files, flags);
   if (read === undefined) return undefined;
   let material = read;
@@ -103,9 +104,10 @@ export async function tlsServers({ name, files, flags, clock, log }: TlsServerOp
     onFailed: (err) =>
       log.warn('TLS files not usable; the previous ones stay in use', { server: name, err }),
   });
-  const create: CreateServer = (times, listener) => {
+  return (times, listener) => {
     const settings = { ...times, handshakeTimeout: HANDSHAKE_TIMEOUT_MS };
     server = createServer({ ...settings, ...serverContext(material) }, listener);
+    server.once('close', end);
     server.on('tlsClientError', (error, socket) => {
       if (isReported || !isPlaintext(error)) return;
       isReported = true;
@@ -114,5 +116,4 @@ export async function tlsServers({ name, files, flags, clock, log }: TlsServerOp
     });
     return server;
   };
-  return { create, close: end };
 }

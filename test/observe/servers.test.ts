@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import { Health } from '../../src/observe/health.ts';
 import { createMetrics } from '../../src/observe/metrics.ts';
 import { startLoggedServer, startServers, type ServersOptions } from '../../src/observe/servers.ts';
-import { guardPages, tlsServers } from '../../src/observe/access.ts';
+import { createHttps, guardPages } from '../../src/observe/access.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { plain } from '../../src/util/http-connections.ts';
 import { TLS_POLL_MS } from '../../src/util/tls-files.ts';
@@ -110,10 +110,8 @@ async function tlsSetup(t: Test) {
   const clock = new FakeClock();
   const { log, lines } = await captureLog();
   const flags = { crt: '--crt', key: '--key', ca: '' };
-  const tls = await tlsServers({ name: 'it', files, flags, clock, log });
-  if (tls === undefined) throw new Error('there are files');
-  t.teardown(() => tls.close());
-  const { address } = await serve(t, { '/': () => plain(200, '') }, { clock, create: tls.create });
+  const create = await createHttps({ name: 'it', files, flags, clock, log });
+  const { address } = await serve(t, { '/': () => plain(200, '') }, { clock, create });
   const { port } = address;
   /** The name in the certificate of a server that answers. */
   const who = async (): Promise<string> => {
