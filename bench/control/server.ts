@@ -1,6 +1,6 @@
 /** A program of the benchmark: the store and the API server, as `to-api` puts them together. */
 import { loadHasher } from '../../src/api/hash.ts';
-import { collectOnceSynced, keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
+import { collectAfterFirst, keepHeapSmall } from '../../src/cli/small-heap.ts';
 import { parseListen } from '../../src/server/listen-address.ts';
 import { startApiServer } from '../../src/server/server.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
@@ -15,8 +15,8 @@ type ServerRequest =
 keepHeapSmall();
 const size = settings() as ClusterSize;
 const store = new GlobalStore({ hasher: await loadHasher() });
-collectOnceSynced(store);
 store.update((transaction) => fill(transaction, size));
+collectAfterFirst(undefined);
 // All clients have one address, which has a share of the limits only.
 const limits = { maxWatchers: 100_000, maxConnections: 100_000 };
 const server = await startApiServer({ store, listen: parseListen('tcp://127.0.0.1:0'), limits });

@@ -1,6 +1,6 @@
 /** Runs in the namespace: proxier, portal and engine, as the backend `to-userspace` puts them together. */
 import { loadHasher } from '../../src/api/hash.ts';
-import { keepHeapSmall, smallUntilFirst } from '../../src/cli/sinks/small-heap.ts';
+import { collectAfterFirst, keepHeapSmall } from '../../src/cli/small-heap.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { parseRun } from '../../src/cli/parse.ts';
@@ -42,8 +42,7 @@ const engine = await (portal.kind === 'transparent'
 const proxier = new Proxier({ engine, portal });
 // The garbage of the first state is collected before changes are measured, not in their midst.
 const clock = { ...systemClock, setTimer: (_: number, action: () => void) => soon(action) };
-const sink = smallUntilFirst(proxier, () => engine.kind === 'linux', clock);
-const feed = new Feed(sink, await loadHasher());
+const feed = new Feed(proxier, await loadHasher());
 
 answerRequests(async (request: WorkerRequest) => {
   switch (request.do) {
@@ -71,6 +70,7 @@ function readOptions(words: readonly string[]): UserspaceOptions {
 async function start(services: number): Promise<ColdStart> {
   const before = processes;
   const { at, doneAt } = await feed.start(services);
+  collectAfterFirst(engine, clock);
   const served = engine
     .snapshot()
     .filter(({ listeners }) => listeners.some(({ state }) => state === 'listening')).length;

@@ -1,7 +1,7 @@
 /** A program of the soak test: what `kube to-api` puts together. */
 import { Session } from 'node:inspector/promises';
 import { loadHasher } from '../../src/api/hash.ts';
-import { keepHeapSmall } from '../../src/cli/sinks/small-heap.ts';
+import { keepHeapSmall } from '../../src/cli/small-heap.ts';
 import { kubeListed, kubeReceived } from '../../src/kube/events.ts';
 import { DEFAULT_NODE_LABELS } from '../../src/kube/resource.ts';
 import { openKubeSource } from '../../src/kube/source.ts';

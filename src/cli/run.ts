@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import type { ProxySubject } from '../admin/subject.ts';
 import { loadHasher } from '../api/hash.ts';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
@@ -15,6 +16,7 @@ import { backoffFrom } from './flags/global.ts';
 import { drain, remainingOf, setOomScore, watchProcess, type StopReason } from './lifecycle.ts';
 import { followConfig } from './live-settings.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
+import { collectAfterFirst, keepHeapSmall } from './small-heap.ts';
 import { programVersion } from './version.ts';
 
 /** Configuration errors, which retrying cannot fix. */
@@ -26,6 +28,7 @@ const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
 
 /** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
 export async function run(given: RunOptions): Promise<number> {
+  keepHeapSmall();
   const { log, source, sink, process, hangUp } = given;
   const { dryRun = false, handoverSocket = '' } = sink.options;
   const activation = handoverSocket === '' || dryRun ? Activation.immediate() : new Activation();
@@ -186,15 +189,22 @@ function watched(running: RunningSink, observers: Observers, log: Log): LocalSin
         const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
         metrics?.record(name, count, { traffic_policy: policy });
       }
-      applied(change.view.size, observers, log);
+      applied(change.view.size, observers, log, running.proxy?.engine);
       await running.inPlace?.();
     },
   };
 }
 
-function applied(services: number, { health }: Observers, log: Log): void {
-  const isFirst = health.facts.firstSyncAt === undefined;
-  if (isFirst) log.info('The first complete state is in place', { services });
+function applied(
+  services: number,
+  { health }: Observers,
+  log: Log,
+  engine?: ProxySubject['engine'],
+): void {
+  if (health.facts.firstSyncAt === undefined) {
+    log.info('The first complete state is in place', { services });
+    collectAfterFirst(engine);
+  }
   health.synced();
 }
 

@@ -2,23 +2,18 @@
 import { execFileSync } from 'node:child_process';
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import t from 'tap';
-import {
-  COLLECT_AFTER_MS,
-  collectOnceSynced,
-  smallUntilFirst,
-} from '../../src/cli/sinks/small-heap.ts';
-import { emptyCluster } from '../support/cluster.ts';
+import { COLLECT_AFTER_MS, collectAfterFirst } from '../../src/cli/small-heap.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/until.ts';
 
-const SMALL_HEAP = new URL('../../src/cli/sinks/small-heap.ts', import.meta.url).href;
+const SMALL_HEAP = new URL('../../src/cli/small-heap.ts', import.meta.url).href;
 
 /** Makes objects that live for a while; prints what V8 has for new ones then, in MB. */
 const PROGRAM = `
   import { getHeapSpaceStatistics } from 'node:v8';
-  const { keepHeapSmall, smallUntilFirst } = await import(process.argv[1]);
+  const { keepHeapSmall, collectAfterFirst } = await import(process.argv[1]);
   if (process.argv.length > 2) keepHeapSmall();
-  if (process.argv[2] === 'served') await smallUntilFirst({ sync: async () => {} }, () => false).sync({});
+  if (process.argv[2] === 'served') collectAfterFirst({ kind: 'node' });
   let kept = [];
   for (let round = 0; round < 40; round++) {
     for (let i = 0; i < 20_000; i++) kept.push({ i, list: [i, round] });
@@ -50,20 +45,12 @@ t.test('garbage of the first state is collected once', async (t) => {
   });
   observer.observe({ entryTypes: ['gc'] });
   t.teardown(() => observer.disconnect());
-  const { store } = await emptyCluster();
   const clock = new FakeClock();
-  collectOnceSynced(store, clock);
-  t.equal(clock.pending, 0, 'not before there is a state');
-  store.update((transaction) => transaction.setComplete());
-  t.equal(clock.pending, 1);
-  clock.advance(COLLECT_AFTER_MS);
-  await until(() => major.length > 0);
-  store.update((transaction) => transaction.setComplete());
-  t.equal(clock.pending, 0);
-  major.length = 0;
-  const sink = smallUntilFirst({ sync: async () => undefined }, () => true, clock);
-  for (let change = 0; change < 2; change += 1) await sink.sync({} as never);
-  t.equal(clock.pending, 1, 'a sink with its first change set');
-  clock.advance(COLLECT_AFTER_MS);
-  await until(() => major.length > 0);
+  for (const engine of [undefined, { kind: 'linux' } as const]) {
+    major.length = 0;
+    collectAfterFirst(engine, clock);
+    clock.advance(COLLECT_AFTER_MS);
+    await until(() => major.length > 0);
+    t.equal(clock.pending, 0);
+  }
 });

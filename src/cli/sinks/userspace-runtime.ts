@@ -10,7 +10,6 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/listen-failure.ts';
 import type { RunContext, RunningSink } from '../command.ts';
 import { createHealthChecks } from './to-healthchecks.ts';
-import { keepHeapSmall, smallUntilFirst } from './small-heap.ts';
 import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
@@ -26,7 +25,6 @@ export async function startUserspace(
   { log, globals, activation, otherPorts }: RunContext,
 ): Promise<RunningSink> {
   const { nodeName, portalTable, handoverSocket: path } = options;
-  keepHeapSmall();
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
@@ -92,8 +90,7 @@ export async function startUserspace(
     });
   };
   return {
-    // The node engine relays in this thread.
-    sink: smallUntilFirst(sink, () => engine.kind === 'linux'),
+    sink,
     ...(handover && {
       inPlace: () => handover.inPlace(),
       ended: handover.server.handedOver,

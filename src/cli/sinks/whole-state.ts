@@ -4,7 +4,6 @@ import { defineGlobalSink, examples, paragraphs } from '../command.ts';
 import { backoffFrom } from '../flags/global.ts';
 import { integer, path, size, text, toggle } from '../flags/kinds.ts';
 import { flag, group, usage } from '../flags/table.ts';
-import { collectOnceSynced, keepHeapSmall } from './small-heap.ts';
 
 export const toApi = defineGlobalSink({
   word: 'to-api',
@@ -69,10 +68,8 @@ export const toApi = defineGlobalSink({
     };
   },
   async start({ tls, serverLimits: limits, ...options }, { store }) {
-    keepHeapSmall();
     const { startApiServer } = await import('../../server/server.ts');
     const server = await startApiServer({ ...options, limits, store, tls });
-    collectOnceSynced(store);
     return { close: () => server.close(), destroy: async () => server.destroy() };
   },
 });
