@@ -109,12 +109,12 @@ export function followConfig(
     onRecovered: () => watcher.again(),
   });
   return {
+    ...watcher,
     /** Reads the file again, even if it appears unchanged. */
     again: () => {
       reported = undefined;
       watcher.again();
     },
-    close: watcher.close,
   };
 }
 
