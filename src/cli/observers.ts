@@ -66,7 +66,7 @@ export async function observe(options: Live) {
     });
     ends.push(() => metrics?.close());
   }
-  let servers: HttpServer | undefined;
+  let servers: readonly HttpServer[] = [];
   if (metricsAddress !== undefined || healthAddress !== undefined) {
     const { startServers } = await import('../observe/servers.ts');
     const isExposing = metricsAddress !== undefined && isExposed(metricsAddress);
@@ -112,17 +112,19 @@ export async function observe(options: Live) {
       health.readFrom({ problems: () => started.problems(), services: summaryReader(started) });
     },
     /** TCP ports of the servers for metrics, health and the status page. */
-    ports: (): readonly number[] => [...(servers?.ports ?? []), ...(admin?.ports ?? [])],
+    ports: (): readonly number[] => [...servers, admin].flatMap((each) => each?.ports ?? []),
     /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
     leave(newProcess: number): Promise<void> {
       // The admin API marks this process as replaced, and a probe that it still has to answer would fail.
-      left ??= Promise.resolve(servers?.leave()).then(() => admin?.leave(newProcess));
+      left ??= Promise.all(servers.map((each) => each.leave())).then(() =>
+        admin?.leave(newProcess),
+      );
       return left;
     },
     async close(): Promise<void> {
       // Closing at once would reset clients that connected before the new process served.
       await left;
-      await Promise.all([servers?.close(), admin?.close()]);
+      await Promise.all([...servers, admin].map((each) => each?.close()));
       for (const end of ends) end();
     },
   };

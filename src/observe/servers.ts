@@ -1,16 +1,14 @@
 import { KpngError } from '../errors.ts';
-import type { Clock } from '../util/clock.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import type { CreateServer } from '../util/http-connections.ts';
 import { type HttpServer, type HttpServerOptions, startHttpServer } from '../util/http-server.ts';
-import type { Activation } from '../util/activation.ts';
 import type { Guard } from './access.ts';
 import type { Health } from './health.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import { answerTo, healthPages, metricsPages, type Pages } from './pages.ts';
 
-export interface ServersOptions {
+export interface ServersOptions extends Pick<LoggedServerOptions, 'log' | 'clock' | 'activation'> {
   /** Undefined: not served. */
   readonly metricsAddress: HostPort | undefined;
   readonly healthAddress: HostPort | undefined;
@@ -21,53 +19,38 @@ export interface ServersOptions {
   readonly configz?: () => object;
   /** Creates HTTPS servers; undefined: plain HTTP. */
   readonly secure?: Readonly<Record<'metrics' | 'health', CreateServer | undefined>>;
-  /** When serving may begin. Default: at once. */
-  readonly activation?: Activation | undefined;
   /** Access to the pages of the metrics server; undefined: unrestricted. */
   readonly guard?: Guard | undefined;
-  readonly log: Log;
-  readonly clock: Clock;
 }
 
 /**
  * Starts the servers for metrics and health. The health pages are on both, as with kube-proxy; if both addresses are
  * equal, one server serves everything.
  */
-export function startServers(options: ServersOptions): HttpServer {
+export function startServers(options: ServersOptions): HttpServer[] {
   const { metricsAddress, healthAddress, metrics, configz = () => ({}) } = options;
-  const servers: HttpServer[] = [];
-  const start = (
-    what: 'metrics' | 'health',
-    address: HostPort,
-    pages: Pages,
-    guard?: Guard,
-  ): void => {
-    const { log, clock, activation, secure } = options;
-    const create = secure?.[what];
-    const answer: HttpServerOptions['answer'] = async ({ path, headers }) =>
-      (await guard?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages);
-    const settings = { what, address, create, answer, log, clock, activation };
-    servers.push(startLoggedServer(settings));
-  };
+  const { log, clock, activation } = options;
+  const start = (what: 'metrics' | 'health', address: HostPort, pages: Pages, guard?: Guard) =>
+    startLoggedServer({
+      what,
+      address,
+      create: options.secure?.[what],
+      answer: async ({ path, headers }) =>
+        (await guard?.(path, headers.authorization ?? '')) ?? answerTo(path, headers, pages),
+      log,
+      clock,
+      activation,
+    });
   const health = healthPages(options.health, metrics);
+  const servers: HttpServer[] = [];
   if (metricsAddress !== undefined) {
     const pages = { ...(metrics && metricsPages(metrics, configz)), ...health };
-    start('metrics', metricsAddress, pages, options.guard);
+    servers.push(start('metrics', metricsAddress, pages, options.guard));
   }
   if (healthAddress !== undefined && !same(metricsAddress, healthAddress)) {
-    start('health', healthAddress, health);
+    servers.push(start('health', healthAddress, health));
   }
-  return {
-    get ports() {
-      return servers.flatMap(({ ports }) => ports);
-    },
-    async leave() {
-      await Promise.all(servers.map((server) => server.leave()));
-    },
-    async close() {
-      await Promise.all(servers.map((server) => server.close()));
-    },
-  };
+  return servers;
 }
 
 export interface LoggedServerOptions extends Omit<

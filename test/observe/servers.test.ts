@@ -33,7 +33,7 @@ async function start(t: Test, addresses: Addresses) {
   const servers = startServers({ ...none, ...addresses, health, metrics, log, clock });
   t.teardown(() => {
     metrics.close();
-    return servers.close();
+    return Promise.all(servers.map((each) => each.close()));
   });
   await until(() => lines().length > 0);
   const ask = (path: string): Promise<Response> => fetch(`${String(lines()[0]?.['url'])}${path}`);
