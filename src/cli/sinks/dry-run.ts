@@ -4,7 +4,7 @@ import type { RuleCanary } from '../../portal/rules/backend.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import { newCounters } from '../../proxysocket/counters.ts';
 import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
-import type { ListenerStatus, ListenSpec } from '../../proxysocket/spec.ts';
+import type { ListenerStatus } from '../../proxysocket/spec.ts';
 import { healthCheckOf } from '../../sinks/healthchecks.ts';
 import { streamWriter } from '../../sinks/json.ts';
 import type { LocalChange } from '../../store/local-view.ts';
@@ -108,41 +108,35 @@ const FIRST_ASSUMED_PORT = 50_000;
 
 /**
  * An engine that opens nothing and prints its listeners, one comment each. Kernel-chosen ports are replaced by
- * placeholders that are the same in each run.
+ * placeholders that are the same in each run. It gets one batch, for the first state.
  */
 function dryEngine(write: (text: string) => Promise<void>): Engine {
-  const servicePorts = new Map<string, ServicePortSnapshot>();
-  /** By service port, address and traffic; transparent listeners share their socket. */
+  let all: ServicePortSnapshot[] = [];
   const assumed = new Map<string, number>();
-  const portOf = (name: string, { address, port, traffic, transparent }: ListenSpec): number => {
-    if (port !== 0) return port;
-    const key = transparent === undefined ? `${name} ${address} ${traffic}` : address;
-    const known = assumed.get(key) ?? FIRST_ASSUMED_PORT + assumed.size;
-    assumed.set(key, known);
-    return known;
-  };
   return {
     kind: 'node',
     async apply(changes) {
       const lines: string[] = [];
-      for (const change of changes) {
-        if (change.kind === 'remove') servicePorts.delete(change.name);
-        if (change.kind !== 'set') continue;
+      all = changes.flatMap((change) => {
+        if (change.kind !== 'set') return [];
         const { name, protocol, listen, endpoints } = change.spec;
         const listeners = listen.map((each): ListenerStatus => {
-          const { address, traffic, sourceRanges = [] } = each;
-          const boundPort = portOf(name, each);
+          const { address, port, traffic, transparent, sourceRanges = [] } = each;
+          // Transparent listeners share their socket.
+          const key = transparent === undefined ? `${name} ${address} ${traffic}` : address;
+          const boundPort = port || (assumed.get(key) ?? FIRST_ASSUMED_PORT + assumed.size);
+          if (port === 0) assumed.set(key, boundPort);
           const only = sourceRanges.length === 0 ? '' : `, from ${sourceRanges.join(' ')} only`;
           const place = formatHostPort({ host: address, port: boundPort });
           lines.push(`# listen on ${place}/${protocol} for ${name} (${traffic}${only})\n`);
           return { state: 'listening', listen: each, boundPort };
         });
         const known = { endpoints: endpoints.length, counters: newCounters() };
-        servicePorts.set(name, { name, protocol, listeners, ...known });
-      }
+        return { name, protocol, listeners, ...known };
+      });
       await write(lines.join(''));
     },
-    snapshot: (names) => [...servicePorts.values()].filter(({ name }) => names?.has(name) ?? true),
+    snapshot: (names) => all.filter(({ name }) => names?.has(name) ?? true),
     close: async () => {},
     destroy: async () => {},
   };
