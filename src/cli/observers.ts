@@ -124,7 +124,7 @@ export async function observe(options: Live) {
     async close(): Promise<void> {
       // Closing at once would reset clients that connected before the new process served.
       await left;
-      await Promise.all([...servers, admin].map((each) => each?.close()));
+      await Promise.all([...servers.map((each) => each.close()), admin?.close()]);
       for (const end of ends) end();
     },
   };

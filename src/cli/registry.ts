@@ -7,7 +7,6 @@ import { text } from './flags/kinds.ts';
 import { flag, group, atMost, usage } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/spec.ts';
 import { BACKENDS } from './sinks/backends.ts';
-import { toHealthChecks } from './sinks/to-healthchecks.ts';
 import { toApi, toFile } from './sinks/whole-state.ts';
 import { apiSource, fileSource, kubeSource, localSource } from './sources.ts';
 import { packageText, programVersion } from './version.ts';
@@ -181,7 +180,7 @@ const version: OtherCommand = {
 };
 
 const sources: readonly SourceCommand[] = [kubeSource, fileSource, apiSource, localSource];
-const sinks: readonly SinkCommand[] = [...BACKENDS, toHealthChecks, toApi, toFile];
+const sinks: readonly SinkCommand[] = [...BACKENDS, toApi, toFile];
 const own = [cleanup, service, validate, config, completion, version];
 
 /** Every word of the command line, in the order of the help text. */

@@ -1,6 +1,8 @@
 import { KpngError, type ErrorCode } from '../errors.ts';
+import { nodePortAddresses } from '../portal/node-addresses.ts';
 import type { LocalChange, LocalSink, ServiceEntry } from '../store/local-view.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
+import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { formatHostPort, type HostPort } from '../util/host-port.ts';
 import type { HttpResponse } from '../util/http-connections.ts';
 import { startHttpServer, type HttpServer } from '../util/http-server.ts';
@@ -9,8 +11,10 @@ import { SerialQueue } from '../util/serial-queue.ts';
 import { healthCheckFailed, healthCheckServed, newProblems } from './events.ts';
 
 export interface HealthCheckSinkOptions {
-  /** Where ports are opened: IP literals, or one empty text for every address. Read at each change set. */
-  readonly addresses: () => readonly string[];
+  /** Where ports are opened: networks, addresses, or `primary`, `localhost`, `all`; empty: every address of the host. */
+  readonly wanted: readonly string[];
+  /** Addresses of the host, read at each change set. Default: those of this one. */
+  readonly host?: () => readonly HostAddress[];
   /** Whether the proxy on this node works; default: yes. */
   readonly healthy?: () => boolean;
   readonly clock?: Clock;
@@ -102,10 +106,16 @@ export class HealthCheckSink implements LocalSink {
     this.#claims = Map.groupBy(valid, ({ port }) => port);
   }
 
+  /** One listener serves every address of both families. */
+  #addresses(): readonly string[] {
+    const { wanted, host = hostAddresses } = this.#options;
+    return wanted.length === 0 || wanted.includes('all') ? [''] : nodePortAddresses(wanted, host());
+  }
+
   /** Closes unneeded servers, and then opens missing ones. */
   async #settle(): Promise<void> {
     const wanted = new Map<string, HostPort>();
-    for (const host of this.#closed || this.#claims.size === 0 ? [] : this.#options.addresses()) {
+    for (const host of this.#closed || this.#claims.size === 0 ? [] : this.#addresses()) {
       for (const port of this.#claims.keys()) wanted.set(`${host} ${port}`, { host, port });
     }
     const unneeded = [...this.#servers].filter(([key]) => !wanted.has(key));
@@ -153,7 +163,7 @@ export class HealthCheckSink implements LocalSink {
 
   /** Problems that keep ports from being tried at all. */
   #openFailures(): KpngError[] {
-    const hasAddress = this.#claims.size === 0 || this.#options.addresses().length > 0;
+    const hasAddress = this.#claims.size === 0 || this.#addresses().length > 0;
     return [...this.#checks.values()].flatMap((check) => {
       const { service, port } = check;
       if (!isPort(port)) {

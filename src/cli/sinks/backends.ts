@@ -1,3 +1,4 @@
+import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { JsonSink, streamWriter } from '../../sinks/json.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import {
@@ -9,7 +10,7 @@ import {
   type SinkCommand,
 } from '../command.ts';
 import { IPTABLES_FLAVOR_FLAGS, NODE_FLAGS } from '../flags/backend.ts';
-import { duration, size, textLike, toggle } from '../flags/kinds.ts';
+import { duration, size, text, textLike, toggle } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
 import { readUserspace, userspaceFlags } from './userspace-options.ts';
 
@@ -134,12 +135,41 @@ const toExtip = defineSink({
   },
 });
 
+const toHealthChecks = defineSink({
+  word: 'to-healthchecks',
+  summary: 'Answer load balancers on the health-check node ports of services',
+  description: paragraphs`
+    Each health-check node port of a service with externalTrafficPolicy Local answers HTTP with the number of
+    local endpoints: status 200 if there are any, else 503. Nothing is proxied. to-userspace does the same.
+
+    The servers for metrics and health run only if their flags are given.`,
+  examples: examples`
+    local to-healthchecks --ip 192.0.2.0/24 # answers on the addresses of one network, beside a proxy that does not`,
+  flags: {
+    ...NODE_FLAGS,
+    ...group('Addresses', {
+      ip: flag(
+        text('ip|cidr', (given) => {
+          if (given !== '') nodePortAddresses([given], []);
+        }),
+        '',
+      )`
+        Address to listen on, or a network that selects addresses of the host. Empty: every address.`,
+    }),
+  },
+  async start({ ip }) {
+    const { HealthCheckSink } = await import('../../sinks/healthchecks.ts');
+    const sink = new HealthCheckSink({ wanted: ip === '' ? [] : [ip] });
+    return { sink, destroy: () => sink.close() };
+  },
+});
+
 function userspace(
-  text: Pick<CommandText, 'word' | 'summary' | 'examples'>,
+  texts: Pick<CommandText, 'word' | 'summary' | 'examples'>,
   ports?: PortRange,
 ): SinkCommand {
   return defineSink({
-    ...text,
+    ...texts,
     description: paragraphs`
       Accepts the connections of clients, dials an endpoint of the service and carries the bytes. Nothing is
       opened before the first complete state has arrived.`,
@@ -183,4 +213,10 @@ const toUserspaceWindows = userspace(
 );
 
 const USERSPACE = [toUserspace, toUserspaceLinux, toUserspaceWindows];
-export const BACKENDS: readonly SinkCommand[] = [...USERSPACE, toJson, toCallout, toExtip];
+export const BACKENDS: readonly SinkCommand[] = [
+  ...USERSPACE,
+  toJson,
+  toCallout,
+  toExtip,
+  toHealthChecks,
+];

@@ -5,11 +5,11 @@ import type { Portal } from '../../portal/portal.ts';
 import { Proxier } from '../../proxier/proxier.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
 import { DEFAULT_LIMITS } from '../../proxysocket/limits.ts';
+import { HealthCheckSink } from '../../sinks/healthchecks.ts';
 import type { LocalSink } from '../../store/local-view.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/listen-failure.ts';
 import type { RunContext, RunningSink } from '../command.ts';
-import { createHealthChecks } from './to-healthchecks.ts';
 import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
@@ -66,11 +66,11 @@ export async function startUserspace(
   /** Whether the last change set was applied. */
   let isWorking = false;
   const checks = options.healthCheckNodePorts
-    ? await createHealthChecks(
-        options.nodePortAddresses,
-        () => portal.hostAddresses?.() ?? hostAddresses(),
-        () => isWorking && !proxier.drains.isAllDrained,
-      )
+    ? new HealthCheckSink({
+        wanted: options.nodePortAddresses,
+        host: () => portal.hostAddresses?.() ?? hostAddresses(),
+        healthy: () => isWorking && !proxier.drains.isAllDrained,
+      })
     : undefined;
   const sink: LocalSink = {
     async sync(change) {
