@@ -1,10 +1,10 @@
 import { fileInvalid, fileReadFailed } from '../../file/events.ts';
 import { dryExec } from '../../portal/exec.ts';
+import type { BoundPorts } from '../../portal/portal.ts';
 import type { RuleCanary } from '../../portal/rules/backend.ts';
-import { Proxier } from '../../proxier/proxier.ts';
-import { newCounters } from '../../proxysocket/counters.ts';
-import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
-import type { ListenerStatus } from '../../proxysocket/spec.ts';
+import { portalProblem } from '../../proxier/report.ts';
+import { desiredServicePorts, portalInput } from '../../proxier/wanted.ts';
+import type { ListenSpec } from '../../proxysocket/spec.ts';
 import { healthCheckOf } from '../../sinks/healthchecks.ts';
 import { streamWriter } from '../../sinks/json.ts';
 import type { LocalChange } from '../../store/local-view.ts';
@@ -35,13 +35,7 @@ export async function startDryRun(
   const done = Promise.withResolvers<void>();
   const write = streamWriter(stdout, () => done.resolve());
   const portal = await createPortal(options, log, { exec: dryExec(write), dry: PARTS });
-  const proxier = new Proxier({
-    engine: dryEngine(write),
-    portal,
-    holds: options.limits.holdTimeoutMs > 0,
-    podNetworks: options.clusterCidr,
-    nodePortsOnly: options.nodePortsOnly,
-  });
+  let podNetworks: readonly string[] = options.clusterCidr;
   let outcome: Promise<void> | undefined;
   let hasFailed = false;
   // A preview does not wait for the file to appear or to be corrected.
@@ -53,22 +47,47 @@ export async function startDryRun(
   };
   fileReadFailed.subscribe(failed);
   fileInvalid.subscribe(failed);
-  const printAll = async (change: LocalChange): Promise<void> => {
+  const printAll = async ({ view, changed }: LocalChange): Promise<void> => {
     await write(head(portal.kind, options));
-    await proxier.sync(change);
+    const services = [...changed].flatMap((key) => view.get(key) ?? []);
+    const desired = services.map((each) => desiredServicePorts(each, options.nodePortsOnly));
+    const ports = desired.flatMap((each) => each.ports);
+    const holds = options.limits.holdTimeoutMs > 0;
+    const policy = { redirects: portal.redirects === true, holds, podNetworks };
+    portal.plan(
+      ports.map((each) => portalInput(each, policy)),
+      [],
+    );
+    await portal.prepare?.();
+    const portOf = assumedPorts();
+    const lines: string[] = [];
+    const bound = ports.map(({ spec: { name, protocol } }): BoundPorts => {
+      const listeners = portal.listen(name).map((listen) => {
+        const { address, traffic, sourceRanges = [] } = listen;
+        const boundPort = portOf(name, listen);
+        const only = sourceRanges.length === 0 ? '' : `, from ${sourceRanges.join(' ')} only`;
+        const place = formatHostPort({ host: address, port: boundPort });
+        lines.push(`# listen on ${place}/${protocol} for ${name} (${traffic}${only})\n`);
+        return { listen, boundPort };
+      });
+      return [name, listeners];
+    });
+    await write(lines.join(''));
+    await portal.commit(bound);
     const checks = options.healthCheckNodePorts
-      ? Array.from(change.view.entries(), healthCheckOf).filter((each) => each !== undefined)
+      ? services.flatMap((each) => healthCheckOf(each) ?? [])
       : [];
     for (const { port, service } of checks) {
       await write(`# answer load balancers on port ${port} for ${service}\n`);
     }
-    const { problems } = proxier.snapshot();
+    const missing = Map.groupBy(portal.problems(), ({ code }) => code).values();
+    const invalid = desired.flatMap((each) => each.problems);
+    const problems = [...invalid, ...Array.from(missing, portalProblem)];
     await write(problems.map(({ code, message }) => `# ${code}: ${message}\n`).join(''));
   };
   const destroy = async (): Promise<void> => {
     fileReadFailed.unsubscribe(failed);
     fileInvalid.unsubscribe(failed);
-    await proxier.close();
     await portal.close();
   };
   return {
@@ -80,8 +99,7 @@ export async function startDryRun(
     },
     // The state has to be what the proxy itself would get.
     setPodNetworks: (networks) => {
-      const all = [...new Set([...options.clusterCidr, ...networks])];
-      if (outcome === undefined) void proxier.setPolicy({ podNetworks: all });
+      podNetworks = [...new Set([...options.clusterCidr, ...networks])];
     },
     ended: done.promise,
     afterwards: async () => (hasFailed ? 1 : 0),
@@ -106,38 +124,15 @@ function head(kind: string, { portal, portRange }: UserspaceOptions): string {
 /** First placeholder for ports that the kernel would choose. */
 const FIRST_ASSUMED_PORT = 50_000;
 
-/**
- * An engine that opens nothing and prints its listeners, one comment each. Kernel-chosen ports are replaced by
- * placeholders that are the same in each run. It gets one batch, for the first state.
- */
-function dryEngine(write: (text: string) => Promise<void>): Engine {
-  let all: ServicePortSnapshot[] = [];
+/** The ports of listeners; placeholders for those that the kernel would choose, the same in each run. */
+function assumedPorts() {
   const assumed = new Map<string, number>();
-  return {
-    kind: 'node',
-    async apply(changes) {
-      const lines: string[] = [];
-      all = changes.flatMap((change) => {
-        if (change.kind !== 'set') return [];
-        const { name, protocol, listen, endpoints } = change.spec;
-        const listeners = listen.map((each): ListenerStatus => {
-          const { address, port, traffic, transparent, sourceRanges = [] } = each;
-          // Transparent listeners share their socket.
-          const key = transparent === undefined ? `${name} ${address} ${traffic}` : address;
-          const boundPort = port || (assumed.get(key) ?? FIRST_ASSUMED_PORT + assumed.size);
-          if (port === 0) assumed.set(key, boundPort);
-          const only = sourceRanges.length === 0 ? '' : `, from ${sourceRanges.join(' ')} only`;
-          const place = formatHostPort({ host: address, port: boundPort });
-          lines.push(`# listen on ${place}/${protocol} for ${name} (${traffic}${only})\n`);
-          return { state: 'listening', listen: each, boundPort };
-        });
-        const known = { endpoints: endpoints.length, counters: newCounters() };
-        return { name, protocol, listeners, ...known };
-      });
-      await write(lines.join(''));
-    },
-    snapshot: (names) => all.filter(({ name }) => names?.has(name) ?? true),
-    close: async () => {},
-    destroy: async () => {},
+  return (name: string, { address, port, traffic, transparent }: ListenSpec): number => {
+    if (port !== 0) return port;
+    // Transparent listeners share their socket.
+    const key = transparent === undefined ? `${name} ${address} ${traffic}` : address;
+    const known = assumed.get(key) ?? FIRST_ASSUMED_PORT + assumed.size;
+    assumed.set(key, known);
+    return known;
   };
 }
