@@ -3,7 +3,7 @@ import { OWN_API_VERSION, OWN_KIND } from '../config/fields.ts';
 import { problemText, readConfigText, resolveConfig } from '../config/file.ts';
 import { KpngError } from '../errors.ts';
 import { DEFAULT_FILE_LIMITS } from '../file/limits.ts';
-import { decodeText, StateParser } from '../file/parse.ts';
+import { StateParser } from '../file/parse.ts';
 import { formatProblems } from '../file/problem.ts';
 import { STATE_FILE } from '../file/source.ts';
 import { readContent } from '../util/read-content.ts';
@@ -39,8 +39,7 @@ export function validateState(path: string, nodeName: string, output: Output): P
   return validate(path, output, async (report) => {
     const content = await readContent(path, DEFAULT_FILE_LIMITS.maxFileBytes, STATE_FILE);
     if (content instanceof KpngError) throw content;
-    const text = decodeText(content.bytes);
-    const result = typeof text === 'string' ? new StateParser().parse(text) : text;
+    const result = new StateParser().parse(content.bytes);
     if (!result.ok) {
       throw new KpngError('KPNG_STATE_FILE_INVALID', formatProblems(path, result.errors));
     }

@@ -5,7 +5,7 @@ import { checkItem, describe } from './check.ts';
 import { foreignKind, layOutPieces, layOutWhole, type Layout, type ParsedPart } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { digestsOf, patchOf } from './patch.ts';
-import { formatPath, problemsIn, type Finding, type Located, type Problems } from './problem.ts';
+import { formatPath, type Finding, type Problems } from './problem.ts';
 import { namespaceOf, type RawFile, type RawNode, type RawServiceItem } from './raw.ts';
 import { positionsIn } from '../util/yaml-text.ts';
 import { validators, type Validator } from './schema.ts';
@@ -26,13 +26,8 @@ export interface ParsedState {
   readonly parsedItems: number;
 }
 
-/** There is at least one error, and no part of the file may be used. */
-export interface RefusedState {
-  readonly ok: false;
-  readonly errors: Problems;
-}
-
-export type ParseResult = ParsedState | RefusedState;
+/** With at least one error, no part of the file may be used. */
+export type ParseResult = ParsedState | { readonly ok: false; readonly errors: Problems };
 
 /** A valid service item. Depends only on its text, so it can be kept by the text's hash. */
 interface Item {
@@ -61,10 +56,23 @@ export class StateParser {
   }
 
   /**
-   * Never throws. `onChanged` gets the items that are new or differ from the last valid text, while the others are being
-   * read; some of them twice if the text cannot be split after all. They count only if there is no error.
+   * Parses text, or bytes of UTF-8 with or without a byte order mark, which are freed. Never throws. `onChanged` gets the
+   * items that are new or differ from the last valid text, while the others are being read; some of them twice if the
+   * text cannot be split after all. They count only if there is no error.
    */
-  parse(text: string, onChanged: OnChanged = () => undefined): ParseResult {
+  parse(
+    content: string | Uint8Array<ArrayBuffer>,
+    onChanged: OnChanged = () => undefined,
+  ): ParseResult {
+    const text = typeof content === 'string' ? content : new TextDecoder().decode(content);
+    if (typeof content !== 'string') {
+      if (!isUtf8(content)) {
+        const position = positionsIn(text)(text.indexOf('\uFFFD'));
+        const problem = { ...position, path: '', message: 'the file is not UTF-8 text' };
+        return { ok: false, errors: { first: [problem], total: 1 } };
+      }
+      content.buffer.transfer(0);
+    }
     const pieces = layOutPieces(text, this.#limits);
     const result = pieces && this.#read(pieces, onChanged);
     return result ?? (this.#read(layOutWhole(text, this.#limits), onChanged) as ParseResult);
@@ -124,15 +132,6 @@ export class StateParser {
   }
 }
 
-/** Decodes UTF-8, with or without a byte order mark. */
-export function decodeText(bytes: Uint8Array): string | RefusedState {
-  const text = new TextDecoder().decode(bytes);
-  if (isUtf8(bytes)) return text;
-  const message = 'the file is not UTF-8 text';
-  const located = [{ offset: text.indexOf('\uFFFD'), path: '', message }];
-  return { ok: false, errors: problemsIn(positionsIn(text), located, 1, 1) };
-}
-
 function itemOf(raw: RawServiceItem, found: readonly Finding[]): Item {
   // The first one of several that say the same.
   const warnings = new Map(found.toReversed().map((each) => [each.message, each]));
@@ -186,7 +185,7 @@ function checked(
 class Findings {
   readonly max: number;
   readonly #layout: Layout;
-  readonly #located: Located[] = [];
+  readonly #located: { offset: number; path: string; message: string }[] = [];
   total = 0;
 
   constructor(layout: Layout, max: number) {
@@ -213,7 +212,11 @@ class Findings {
   }
 
   problems(): Problems {
-    return problemsIn(this.#layout.positionAt, this.#located, this.total, this.max);
+    const sorted = this.#located.toSorted((a, b) => a.offset - b.offset).slice(0, this.max);
+    const first = sorted.map(({ offset, ...problem }) => {
+      return { ...this.#layout.positionAt(offset), ...problem };
+    });
+    return { first, total: this.total };
   }
 
   /** Those of the rest come first, but may be located after the items. */

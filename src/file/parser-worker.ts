@@ -2,7 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import type { FileLimits } from './limits.ts';
 import { collectGarbage } from '../util/collect-garbage.ts';
-import { decodeText, StateParser } from './parse.ts';
+import { StateParser } from './parse.ts';
 import type { Answer } from './parser-thread.ts';
 
 /** Characters of a part: copied in a fraction of a millisecond. */
@@ -23,15 +23,11 @@ parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
     part = [];
     length = 0;
   };
-  const text = decodeText(bytes);
-  // Frees them, as there may be many.
-  bytes.buffer.transfer(0);
-  const add = (item: string): void => {
+  const result = parser.parse(bytes, (item) => {
     part.push(item);
     length += item.length;
     if (length >= PART_CHARS) flush();
-  };
-  const result = typeof text === 'string' ? parser.parse(text, add) : text;
+  });
   flush();
   post(result);
   if (parts > MANY_PARTS) void collectGarbage();

@@ -26,24 +26,6 @@ export interface Finding {
   readonly offset?: number;
 }
 
-/** A problem with its offset in the text of the file. */
-export type Located = Pick<Problem, 'path' | 'message'> & { readonly offset: number };
-
-/** Sorts problems by position and keeps the first `max`. `total`: their number, listed or not. */
-export function problemsIn(
-  positionAt: (offset: number) => Position,
-  located: readonly Located[],
-  total: number,
-  max: number,
-): Problems {
-  const sorted = located.toSorted((a, b) => a.offset - b.offset).slice(0, max);
-  const first = sorted.map(({ offset, path, message }): Problem => {
-    const { line, column } = positionAt(offset);
-    return { line, column, path, message };
-  });
-  return { first, total };
-}
-
 /** Formats a path: `services[2].service.labels["a/b"]`. */
 export function formatPath(segments: readonly Segment[]): string {
   let text = '';

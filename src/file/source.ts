@@ -6,7 +6,7 @@ import { watchFile } from '../util/file-watcher.ts';
 import { writeChanges } from './changes.ts';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
-import { ParserThread } from './parser-thread.ts';
+import { type ParserThread, startParserThread } from './parser-thread.ts';
 import { formatProblems } from './problem.ts';
 
 export interface FileSourceOptions {
@@ -48,7 +48,7 @@ export function fileSource({
     async feed(store, signal) {
       // The timers, watches and threads of a file do not keep the process alive.
       const keepAlive = setInterval(() => undefined, MAX_TIMER_MS);
-      const thread = new ParserThread(path, limits, parserModule);
+      const thread = startParserThread(path, limits, parserModule);
       const backoff = new Backoff(PARSER_BACKOFF, Math.random);
       let contentError: ContentError | undefined;
       let retry: Timer | undefined;
@@ -71,7 +71,6 @@ export function fileSource({
         onRecovered: () =>
           contentError === undefined ? fileRecovered.publish({ path }) : contentError.publish(),
       });
-      thread.start();
       try {
         while (!signal.aborted) {
           const bytes = newest;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { parse } from 'yaml';
-import { stateText } from '../../src/file/write.ts';
+import { stateText } from '../../src/file/sink.ts';
 import type { Service } from '../../src/api/generated/localv1/api.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
