@@ -15,8 +15,6 @@ export type Answer = Part | ParseResult;
 /** Next to this file, as source or compiled, or inside the executable. */
 const ENTRY = threadModule('parser-worker', 'parser-worker', import.meta.url);
 
-export type ParserThread = ReturnType<typeof startParserThread>;
-
 /**
  * Parses versions of a state file in a worker thread, one at a time, so that proxying continues meanwhile. The thread
  * sends changes in small parts: copying a large state at once would block the main thread.

@@ -1,12 +1,12 @@
 import { KpngError } from '../errors.ts';
-import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
+import type { GlobalSource } from '../store/global-store.ts';
 import { Backoff, type BackoffPolicy } from '../util/backoff.ts';
 import { MAX_TIMER_MS, type Timer, systemClock } from '../util/clock.ts';
 import { watchFile } from '../util/file-watcher.ts';
 import { writeChanges } from './changes.ts';
 import { fileInvalid, fileLoaded, fileReadFailed, fileRecovered } from './events.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
-import { type ParserThread, startParserThread } from './parser-thread.ts';
+import { startParserThread } from './parser-thread.ts';
 import { formatProblems } from './problem.ts';
 
 export interface FileSourceOptions {
@@ -58,6 +58,34 @@ export function fileSource({
         wake?.();
         void thread.close();
       });
+      /** Returns why the content is refused. Rejects with a KpngError if the parser ends before it has answered. */
+      const load = async (bytes: Uint8Array<ArrayBuffer>): Promise<ContentError | undefined> => {
+        const startedAt = systemClock.now();
+        const size = bytes.length;
+        const { parts, result } = await thread.parse(bytes);
+        if (!result.ok) {
+          const { errors } = result;
+          const served = store.synced;
+          const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
+          const kept = served ? 'the last known state is kept' : 'no state is served yet';
+          const message = `the state file has ${count}; ${kept}\n${formatProblems(path, errors)}`;
+          const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
+          return { message, publish: () => fileInvalid.publish({ path, error, errors, served }) };
+        }
+        const { services, nodes, parsedItems, newWarnings } = result;
+        const durationMs = systemClock.now() - startedAt;
+        fileLoaded.publish({
+          path,
+          services,
+          nodes,
+          parsedItems,
+          bytes: size,
+          durationMs,
+          newWarnings,
+        });
+        await store.updateInParts((transaction) => writeChanges(store, transaction, parts, result));
+        return undefined;
+      };
       const watcher = watchFile({
         path,
         kind: STATE_FILE,
@@ -81,7 +109,7 @@ export function fileSource({
           }
           retry?.cancel();
           try {
-            contentError = await load(path, bytes, thread, store);
+            contentError = await load(bytes);
             contentError?.publish();
             backoff.reset();
           } catch (error) {
@@ -102,30 +130,4 @@ export function fileSource({
       }
     },
   };
-}
-
-/** Returns why the content is refused. Rejects with a KpngError if the parser ends before it has answered. */
-async function load(
-  path: string,
-  bytes: Uint8Array<ArrayBuffer>,
-  thread: ParserThread,
-  store: GlobalStore,
-): Promise<ContentError | undefined> {
-  const startedAt = systemClock.now();
-  const size = bytes.length;
-  const { parts, result } = await thread.parse(bytes);
-  if (!result.ok) {
-    const { errors } = result;
-    const served = store.synced;
-    const count = errors.total === 1 ? 'an error' : `${errors.total} errors`;
-    const kept = served ? 'the last known state is kept' : 'no state is served yet';
-    const message = `the state file has ${count}; ${kept}\n${formatProblems(path, errors)}`;
-    const error = new KpngError('KPNG_STATE_FILE_INVALID', message);
-    return { message, publish: () => fileInvalid.publish({ path, error, errors, served }) };
-  }
-  const { services, nodes, parsedItems, newWarnings } = result;
-  const durationMs = systemClock.now() - startedAt;
-  fileLoaded.publish({ path, services, nodes, parsedItems, bytes: size, durationMs, newWarnings });
-  await store.updateInParts((transaction) => writeChanges(store, transaction, parts, result));
-  return undefined;
 }

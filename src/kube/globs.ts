@@ -3,7 +3,7 @@
  * `{x,y}` one of several, `\` takes the next character literally. Nothing separates parts: `*` crosses
  * `/` and `.`.
  */
-export type Matcher = (key: string) => boolean;
+import type { Json } from './json.ts';
 
 /** Where a part of a pattern can end in a key when it begins at one of `starts`. */
 type Part = (key: readonly string[], starts: ReadonlySet<number>) => ReadonlySet<number>;
@@ -15,28 +15,23 @@ const EXACT = /^[^*?[\]{}\\]*$/;
 /** Matching recurses once for each level of braces. */
 const MAX_DEPTH = 16;
 
-/** Matches when any of the patterns does; undefined without patterns. Throws an Error for a bad one. */
-export function compileGlobs(patterns: readonly string[]): Matcher | undefined {
-  if (patterns.length === 0) return undefined;
+/** Picks the texts of an object whose keys match any of the patterns. Throws an Error for a bad pattern. */
+export function compileGlobs(patterns: readonly string[]) {
   const exact = new Set(patterns.filter((pattern) => EXACT.test(pattern)));
   const parsed = patterns.filter((pattern) => !EXACT.test(pattern)).map(parseGlob);
-  return (key) => {
+  const matches = (key: string): boolean => {
     const chars = Array.from(key);
-    return exact.has(key) || parsed.some((part) => part(chars, START).has(chars.length));
+    return parsed.some((part) => part(chars, START).has(chars.length));
+  };
+  return (entries: Json): Record<string, string> => {
+    if (patterns.length === 0) return {};
+    const texts = Object.entries(entries).filter(isText);
+    return Object.fromEntries(texts.filter(([key]) => exact.has(key) || matches(key)));
   };
 }
 
-/** The entries whose keys match. Without a matcher: none. */
-export function pick(
-  entries: Readonly<Record<string, unknown>>,
-  matches: Matcher | undefined,
-): Record<string, string> {
-  const picked: Record<string, string> = {};
-  if (matches === undefined) return picked;
-  for (const [key, value] of Object.entries(entries)) {
-    if (typeof value === 'string' && matches(key)) picked[key] = value;
-  }
-  return picked;
+function isText(entry: [string, unknown]): entry is [string, string] {
+  return typeof entry[1] === 'string';
 }
 
 // A regular expression would try combinations; these take at most length of the pattern times length of the key.

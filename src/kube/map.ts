@@ -23,18 +23,18 @@ import type {
 } from '../store/global-store.ts';
 import { ipSetOf, sortedUnique } from '../store/ip-set.ts';
 import type { KubeOrphans } from './events.ts';
-import { compileGlobs, pick } from './globs.ts';
+import { compileGlobs } from './globs.ts';
 import { type Json, isObject, list, nameOf, object, text, texts, whole } from './json.ts';
 import { type Resource, type Selection, serviceSelector } from './resource.ts';
 
 /** The labels and annotations of an object that are passed on, by patterns for their keys. */
 export function forwarding(labels: readonly string[], annotations: readonly string[]) {
-  const matchers = { labels: compileGlobs(labels), annotations: compileGlobs(annotations) };
+  const [pickLabels, pickAnnotations] = [compileGlobs(labels), compileGlobs(annotations)];
   return (raw: Json) => {
     const metadata = object(raw['metadata']);
     return {
-      labels: pick(object(metadata['labels']), matchers.labels),
-      annotations: pick(object(metadata['annotations']), matchers.annotations),
+      labels: pickLabels(object(metadata['labels'])),
+      annotations: pickAnnotations(object(metadata['annotations'])),
     };
   };
 }

@@ -1,10 +1,10 @@
 import * as fc from 'fast-check';
 import t from 'tap';
-import { compileGlobs, pick } from '../../src/kube/globs.ts';
+import { compileGlobs } from '../../src/kube/globs.ts';
 import { holds } from '../support/property.ts';
 
 function matches(pattern: string, key: string): boolean {
-  return compileGlobs([pattern])?.(key) ?? false;
+  return compileGlobs([pattern])({ [key]: 'x' })[key] === 'x';
 }
 
 t.test('patterns', async (t) => {
@@ -58,9 +58,8 @@ t.test('bad patterns say what is wrong with them', async (t) => {
 });
 
 t.test('without patterns nothing matches, and only texts ever do', async (t) => {
-  t.equal(compileGlobs([]), undefined);
-  t.strictSame(pick({ a: 'x' }, undefined), {});
-  t.strictSame(pick({ a: 'x', b: 1, c: null, d: 'y' }, compileGlobs(['a', 'b', 'c'])), { a: 'x' });
+  t.strictSame(compileGlobs([])({ a: 'x' }), {});
+  t.strictSame(compileGlobs(['a', 'b', 'c'])({ a: 'x', b: 1, c: null, d: 'y' }), { a: 'x' });
 });
 
 t.test('a key matches itself, whatever is in it, once it is quoted', async (t) => {
