@@ -39,7 +39,7 @@ async function scene(t: Test) {
   /** Starts the program with a client certificate. */
   const start = async ({ key, crt }: { key: string; crt: string }): Promise<Cli> => {
     const user = { 'client-key': key, 'client-certificate': crt };
-    const path = await config(here, Number(new URL(api.url).port), { user });
+    const path = await config(here, api.url, { user });
     const none = ['--metrics-bind-address=', '--healthz-bind-address='];
     const words = ['kube', `--kubeconfig=${path}`, 'to-json', '--node-name=node-a'];
     return startCli(t, [...words, '--logging-format=text', ...none]);

@@ -1,11 +1,14 @@
-/** As whom the server is asked: tokens, certificates, impersonation. */
+/** As whom the server is asked, and on which way: tokens, certificates, programs, proxies, paths. */
+import { once } from 'node:events';
 import { chmod, readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { kubeStarted } from '../../src/kube/events.ts';
+import { makeAuthority } from '../support/certs.ts';
 import {
-  certifiedUser,
-  config,
+  type Config,
   cutAndWatch,
   type Place,
   place,
@@ -14,79 +17,8 @@ import {
   tokenOf,
   users,
 } from '../support/kube-rig.ts';
-import { collect, freePort } from '../support/sockets.ts';
+import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
-
-t.test('a client certificate; one that is replaced counts from the next request on', async (t) => {
-  const here = await place(t);
-  const started = collect(t, kubeStarted);
-  const { user, replace } = await certifiedUser(here);
-  const rig = await secureRig(t, here, { user }, { api: { auth: {} } });
-  const { api, watching } = rig;
-  await watching();
-  t.match(started, [{ context: 'test', user: 'first', by: 'certificate', proxy: undefined }]);
-  await replace();
-  await cutAndWatch(rig);
-  t.strictSame(users(api), ['first', 'second']);
-});
-
-t.test('a token file is read again, and may end with a newline', async (t) => {
-  const here = await place(t);
-  const tokens = new Map([['one', 'one']]);
-  await here.write('token', 'one\n');
-  const user = { tokenFile: 'token', token: 'not this one' };
-  const rig = await secureRig(t, here, { user }, { api: { auth: { tokens } } });
-  const { api, watching, failures } = rig;
-  await watching();
-  await here.write('token', 'two\n');
-  tokens.clear();
-  tokens.set('two', 'two');
-  await cutAndWatch(rig);
-  t.strictSame(users(api), ['one', 'two']);
-  t.ok(
-    failures.some(({ kind }) => kind === 'unauthorized'),
-    'the old one was tried once more',
-  );
-});
-
-t.test('rejected credentials: the message names the user, or says they have expired', async (t) => {
-  const here = await place(t);
-  const exp = Date.parse('2026-01-02T03:04:05Z') / 1000;
-  for (const [claims, reason] of [
-    [{ sub: 'kpng', exp }, 'the token expired at 2026-01-02T03:04:05.000Z'],
-    [{ sub: 'kpng' }, 'the server does not accept the token of "kpng"'],
-  ] as const) {
-    const user = { token: tokenOf(claims) };
-    const { failures } = await secureRig(t, here, { user }, { api: { auth: {} } });
-    await until(() => failures.length >= 3);
-    t.match(failures[0], { kind: 'unauthorized', error: { code: 'KPNG_KUBE_UNAUTHORIZED' } });
-    t.ok(failures[0]?.error.message.endsWith(`: 401 Unauthorized; ${reason}`));
-  }
-});
-
-t.test('impersonated users', async (t) => {
-  const here = await place(t);
-  const tokens = new Map([['secret', 'admin']]);
-  const user = { token: 'secret', as: 'kpng', 'as-groups': ['system:nodes', 'ops'] };
-  const { api, watching } = await secureRig(t, here, { user }, { api: { auth: { tokens } } });
-  await watching();
-  t.match(api.requests[0]?.headers, {
-    'impersonate-user': 'kpng',
-    'impersonate-group': 'system:nodes, ops',
-    'user-agent': 'test',
-  });
-});
-
-t.test('over plain HTTP no credentials are sent', async (t) => {
-  const here = await place(t);
-  const at = await freePort();
-  const cluster = { server: `http://127.0.0.1:${at}`, 'certificate-authority': undefined };
-  const kubeconfig = await config(here, at, { cluster, user: { token: 'secret' } });
-  const { api, watching } = await startKubeRig(t, { kubeconfig, api: { port: at } });
-  await watching();
-  t.ok(api.requests.length > 0);
-  t.ok(api.requests.every(({ headers }) => headers.authorization === undefined));
-});
 
 const EXEC = 'client.authentication.k8s.io/v1';
 
@@ -104,25 +36,130 @@ async function program(here: Place, ...steps: string[]) {
   };
 }
 
-t.test('a program that fetches credentials is run again when they are refused', async (t) => {
+/** An HTTP server that ends with the test; returns its URL. */
+async function listening(t: Test, server: ReturnType<typeof createServer>): Promise<string> {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close());
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** An HTTP proxy, and the targets it was asked for. */
+async function startProxy(t: Test): Promise<{ url: string; through: string[] }> {
+  const through: string[] = [];
+  const proxy = createServer().on('connect', (request, client, head) => {
+    through.push(request.url ?? '');
+    const [host = '', to] = (request.url ?? '').split(':');
+    const server = connect(Number(to), host, () => {
+      client.write('HTTP/1.1 200 Connection established\r\n\r\n');
+      server.write(head);
+      server.pipe(client).pipe(server);
+    });
+    for (const socket of [client, server]) socket.on('error', () => socket.destroy());
+  });
+  return { url: await listening(t, proxy), through };
+}
+
+/** Credentials of the user `first`, which `replace` makes those of `second`. `check`: once they are in use. */
+interface Replaceable extends Config {
+  readonly replace: () => Promise<unknown>;
+  readonly check?: () => Promise<void>;
+}
+
+const REPLACEABLE: Record<string, (t: Test, here: Place) => Promise<Replaceable>> = {
+  async certificate(_t, { certs, write }) {
+    const put = async (name: string) => {
+      const { key, crt } = await certs.issue(name);
+      return {
+        'client-certificate': await write('user.crt', await readFile(crt, 'utf8')),
+        'client-key': await write('user.key', await readFile(key, 'utf8')),
+      };
+    };
+    return { user: await put('first'), replace: () => put('second') };
+  },
+  async token(_t, { write }) {
+    await write('token', 'one\n');
+    const user = { tokenFile: 'token', token: 'not this one' };
+    return { user, replace: () => write('token', 'two\n') };
+  },
+  async program(t, here) {
+    const steps = ['token=$(cat current)', 'echo "$KUBERNETES_EXEC_INFO" > info'];
+    const { user, read, runs } = await program(here, ...steps);
+    await here.write('current', 'one');
+    const check = async (): Promise<void> => {
+      t.equal(await runs(), 1, 'once for all three');
+      t.match(JSON.parse(await read('info')), { kind: 'ExecCredential', apiVersion: EXEC });
+    };
+    return { user, replace: () => here.write('current', 'two'), check };
+  },
+};
+
+for (const [by, prepare] of Object.entries(REPLACEABLE)) {
+  t.test(`a ${by} that is replaced counts once the previous one is refused`, async (t) => {
+    const here = await place(t);
+    const started = collect(t, kubeStarted);
+    const { replace, check, ...given } = await prepare(t, here);
+    const tokens = new Map([['one', 'first']]);
+    const rig = await secureRig(t, here, given, { auth: { tokens } });
+    await rig.watching();
+    await check?.();
+    await replace();
+    tokens.clear();
+    tokens.set('two', 'second');
+    await cutAndWatch(rig);
+    t.strictSame(users(rig.api), ['first', 'second']);
+    const [kind, user] = by === 'certificate' ? [by, 'first'] : ['token', 'u'];
+    t.match(started[0], { context: 'test', user, by: kind, proxy: undefined });
+    const isTried = rig.failures.some((failure) => failure.kind === 'unauthorized');
+    t.equal(isTried, by !== 'certificate', 'a token is tried once more');
+  });
+}
+
+t.test('through a proxy of the kubeconfig, also with a certificate that is replaced', async (t) => {
   const here = await place(t);
-  const { user, read, runs } = await program(
-    here,
-    'token=$(cat current)',
-    'echo "$KUBERNETES_EXEC_INFO" > info',
-  );
-  await here.write('current', 'one');
-  const tokens = new Map([['one', 'one']]);
-  const rig = await secureRig(t, here, { user }, { api: { auth: { tokens } } });
-  const { api, watching } = rig;
-  await watching();
-  t.equal(await runs(), 1, 'once for all three');
-  t.match(JSON.parse(await read('info')), { kind: 'ExecCredential', apiVersion: EXEC });
-  await here.write('current', 'two');
-  tokens.clear();
-  tokens.set('two', 'two');
+  const { url, through } = await startProxy(t);
+  const started = collect(t, kubeStarted);
+  const { user, replace } = (await REPLACEABLE['certificate']?.(t, here)) as Replaceable;
+  const rig = await secureRig(t, here, { cluster: { 'proxy-url': url }, user }, { auth: {} });
+  await rig.watching();
+  t.ok(through.length >= 3);
+  t.strictSame(new Set(through), new Set([rig.api.url.replace('https://', '')]));
+  t.match(started, [{ proxy: url.replace('http://', ''), user: 'first' }]);
+  await replace();
   await cutAndWatch(rig);
-  t.strictSame(users(api), ['one', 'two']);
+  t.strictSame(users(rig.api), ['first', 'second']);
+});
+
+t.test('rejected credentials: the message names the user, or says they have expired', async (t) => {
+  const here = await place(t);
+  const exp = Date.parse('2026-01-02T03:04:05Z') / 1000;
+  for (const [claims, reason] of [
+    [{ sub: 'kpng', exp }, 'the token expired at 2026-01-02T03:04:05.000Z'],
+    [{ sub: 'kpng' }, 'the server does not accept the token of "kpng"'],
+  ] as const) {
+    const user = { token: tokenOf(claims) };
+    const { failures } = await secureRig(t, here, { user }, { auth: {} });
+    await until(() => failures.length >= 3);
+    t.match(failures[0], { kind: 'unauthorized', error: { code: 'KPNG_KUBE_UNAUTHORIZED' } });
+    t.ok(failures[0]?.error.message.endsWith(`: 401 Unauthorized; ${reason}`));
+  }
+});
+
+t.test('impersonated users; over plain HTTP no credentials are sent', async (t) => {
+  const here = await place(t);
+  const tokens = new Map([['secret', 'admin']]);
+  const user = { token: 'secret', as: 'kpng', 'as-groups': ['system:nodes', 'ops'] };
+  const { api, watching } = await secureRig(t, here, { user }, { auth: { tokens } });
+  await watching();
+  t.match(api.requests[0]?.headers, {
+    'impersonate-user': 'kpng',
+    'impersonate-group': 'system:nodes, ops',
+    'user-agent': 'test',
+  });
+  const cluster = { 'certificate-authority': undefined };
+  const plain = await secureRig(t, here, { cluster, user }, { tls: undefined });
+  await plain.watching();
+  t.ok(plain.api.requests.length > 0);
+  t.ok(plain.api.requests.every(({ headers }) => headers.authorization === undefined));
 });
 
 t.test('a program that fails is reported with what it said, and retried', async (t) => {
@@ -138,7 +175,7 @@ t.test('a program that fails is reported with what it said, and retried', async 
   await advanceUntil(() => clock.now() > end && failures.length > 5, 1000);
   t.notOk(store.synced);
   const silent = { ...exec, args: ['-c', 'exit 1'] };
-  const other = await secureRig(t, await place(t), { user: { exec: silent } });
+  const other = await secureRig(t, here, { user: { exec: silent } });
   await until(() => other.failures.length > 0);
   t.match(other.failures[0]?.error.message, /: the program that fetches them failed without/);
 });
@@ -147,12 +184,52 @@ t.test('a program that hangs is not started a second time', async (t) => {
   const here = await place(t);
   const { user, runs } = await program(here, 'while [ ! -e go ]; do sleep 0.05; done', 'token=one');
   const auth = { tokens: new Map([['one', 'one']]) };
-  const rig = await secureRig(t, here, { user }, { api: { auth } });
-  const { api, failures, advanceUntil } = rig;
+  const { api, failures, advanceUntil } = await secureRig(t, here, { user }, { auth });
   t.teardown(() => here.write('go', ''));
   await advanceUntil(() => failures.length >= 6, 5000);
   t.match(failures[0], { kind: 'credentials', error: { message: /: timed out after 60 s$/ } });
   await here.write('go', '');
   await advanceUntil(() => api.watches().length === 3);
   t.equal(await runs(), 1);
+});
+
+t.test('a server below a path', async (t) => {
+  const paths: string[] = [];
+  const behind = createServer((request, response) => {
+    response.writeHead(404).end(request.url);
+    paths.push(request.url ?? '');
+  });
+  const server = `${await listening(t, behind)}/k8s/c1/`;
+  const { failures } = await startKubeRig(t, {
+    source: { config: { kubeconfig: '', server, env: {} } },
+  });
+  await until(() => failures.length === 3);
+  t.ok(paths.some((path) => path.startsWith('/k8s/c1/api/v1/services?')));
+  t.match(failures[0], { kind: 'server', error: { message: /404 Not Found/ } });
+});
+
+t.test('a certificate that is not trusted, has expired or another name, is refused', async (t) => {
+  const here = await place(t);
+  const { certs } = here;
+  const other = await makeAuthority(t, 'other');
+  const named = await certs.issue('named', 'DNS:kubernetes.default');
+  for (const [pair, problem] of [
+    [await other.issue('server'), /not signed by a trusted CA/],
+    [await certs.issueExpired('old'), /: API server certificate has expired; renew it$/],
+    [named, /altnames/],
+  ] as const) {
+    const [key, cert] = [await readFile(pair.key, 'utf8'), await readFile(pair.crt, 'utf8')];
+    const tls = { ...here.tls, key, cert };
+    const rig = await secureRig(t, here, {}, { tls });
+    const { api, failures, store, watching, advanceUntil } = rig;
+    await until(() => failures.length === 3);
+    t.match(failures[0], { kind: 'tls', error: { code: 'KPNG_SOURCE_LOST', message: problem } });
+    t.notOk(store.synced);
+    api.setTls({ key: here.tls.key, cert: here.tls.cert });
+    await advanceUntil(() => api.watches().length === 3);
+    await watching();
+    if (pair !== named) continue;
+    const cluster = { 'tls-server-name': 'kubernetes.default' };
+    await (await secureRig(t, here, { cluster }, { tls })).watching();
+  }
 });

@@ -13,7 +13,7 @@ import { endpoint, node, service, slice } from './fake-api/objects.ts';
 import { FakeApi, type FakeApiOptions } from './fake-api/server.ts';
 import { FakeClock } from './fake-clock.ts';
 import { shortDir } from './short-dir.ts';
-import { collect, freePort } from './sockets.ts';
+import { collect } from './sockets.ts';
 import { until } from './until.ts';
 
 export const SELECTION: Selection = {
@@ -31,8 +31,8 @@ export interface KubeRigOptions {
   readonly prepare?: (api: FakeApi) => void;
   readonly selection?: Partial<Selection>;
   readonly limits?: Partial<KubeLimits>;
-  /** Path of a kubeconfig file. Default: the server's URL and nothing else. */
-  readonly kubeconfig?: string;
+  /** Makes a kubeconfig file for the server's URL. Default: no file, only the URL. */
+  readonly kubeconfig?: (url: string) => Promise<string>;
   readonly source?: Partial<KubeSourceOptions>;
 }
 
@@ -49,7 +49,7 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
   const lists = collect(t, kubeListed);
   const invalid = collect(t, opInvalid);
   const opened = collect(t, kubeWatching);
-  const kubeconfig = options.kubeconfig ?? '';
+  const kubeconfig = (await options.kubeconfig?.(api.url)) ?? '';
   const source = await openKubeSource({
     config: { kubeconfig, server: kubeconfig === '' ? api.url : '', env: {} },
     selection: { ...SELECTION, ...options.selection },
@@ -187,59 +187,35 @@ export function tokenOf(claims: object): string {
   return `x.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.y`;
 }
 
-/** A user `first` with a client certificate, whose files `replace` fills with that of `second`. */
-export async function certifiedUser(here: Place) {
-  const [first, second] = [await here.certs.issue('first'), await here.certs.issue('second')];
-  const put = async ({ key, crt }: typeof first) => ({
-    'client-certificate': await here.write('user.crt', await readFile(crt, 'utf8')),
-    'client-key': await here.write('user.key', await readFile(key, 'utf8')),
-  });
-  return { user: await put(first), replace: () => put(second) };
-}
-
 /** Parts of a kubeconfig. */
 export interface Config {
   readonly cluster?: object;
-  readonly user?: object;
+  readonly user?: object | undefined;
 }
 
-/** Writes a kubeconfig for a port, in YAML as people write it, or rather JSON, which is YAML. */
-export function config(here: Place, port: number, { cluster, user }: Config): Promise<string> {
-  return here.write(
-    'kubeconfig.yaml',
-    JSON.stringify({
-      apiVersion: 'v1',
-      kind: 'Config',
-      'current-context': 'test',
-      contexts: [{ name: 'test', context: { cluster: 'c', user: 'u' } }],
-      clusters: [
-        {
-          name: 'c',
-          cluster: {
-            server: `https://127.0.0.1:${port}`,
-            'certificate-authority': here.certs.ca,
-            ...cluster,
-          },
-        },
-      ],
-      users: [{ name: 'u', user }],
-    }),
-  );
+/** Writes a kubeconfig for a server, in YAML as people write it, or rather JSON, which is YAML. */
+export function config(here: Place, server: string, { cluster, user }: Config): Promise<string> {
+  const files = { 'certificate-authority': here.certs.ca };
+  const content = {
+    'current-context': 'test',
+    contexts: [{ name: 'test', context: { cluster: 'c', user: 'u' } }],
+    clusters: [{ name: 'c', cluster: { server, ...files, ...cluster } }],
+    users: [{ name: 'u', user }],
+  };
+  return here.write('kubeconfig.yaml', JSON.stringify(content));
 }
 
-/** A rig whose server speaks TLS and has one service. */
-export async function secureRig(
+/** A rig whose server speaks TLS and has one service, with a kubeconfig file. */
+export function secureRig(
   t: Test,
   here: Place,
   given: Config,
-  options: KubeRigOptions = {},
+  api: FakeApiOptions = {},
 ): Promise<KubeRig> {
-  const at = await freePort();
   return startKubeRig(t, {
-    kubeconfig: await config(here, at, given),
-    prepare: (api) => api.upsert('services', service('demo/web', '10.96.0.10')),
-    ...options,
-    api: { tls: here.tls, port: at, ...options.api },
+    kubeconfig: (url) => config(here, url, given),
+    prepare: (fake) => fake.upsert('services', service('demo/web', '10.96.0.10')),
+    api: { tls: here.tls, ...api },
   });
 }
 

@@ -33,7 +33,7 @@ interface Concerned {
 
 export interface FakeApiOptions {
   /** PEM. With a `ca`, client certificates are asked for. Default: plain HTTP. */
-  readonly tls?: { readonly key: string; readonly cert: string; readonly ca?: string };
+  readonly tls?: { readonly key: string; readonly cert: string; readonly ca?: string } | undefined;
   /** Who is let in: clients with a certificate, and with these tokens of users. Default: everybody. */
   readonly auth?: { readonly tokens?: ReadonlyMap<string, string> };
   /** Default: a free one. */
