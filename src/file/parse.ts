@@ -5,7 +5,7 @@ import { checkItem, describe } from './check.ts';
 import { foreignKind, layOutPieces, layOutWhole, type Layout, type ParsedPart } from './layout.ts';
 import { DEFAULT_FILE_LIMITS, type FileLimits } from './limits.ts';
 import { digestsOf, patchOf } from './patch.ts';
-import { formatPath, type Finding, type Problems } from './problem.ts';
+import { formatPath, type Finding, type Problem, type Problems } from './problem.ts';
 import { namespaceOf, type RawFile, type RawNode, type RawServiceItem } from './raw.ts';
 import { positionsIn } from '../util/yaml-text.ts';
 import { validators, type Validator } from './schema.ts';
@@ -213,8 +213,9 @@ class Findings {
 
   problems(): Problems {
     const sorted = this.#located.toSorted((a, b) => a.offset - b.offset).slice(0, this.max);
-    const first = sorted.map(({ offset, ...problem }) => {
-      return { ...this.#layout.positionAt(offset), ...problem };
+    const first = sorted.map(({ offset, path, message }): Problem => {
+      const { line, column } = this.#layout.positionAt(offset);
+      return { line, column, path, message };
     });
     return { first, total: this.total };
   }

@@ -47,7 +47,10 @@ export function startParserThread(path: string, limits: FileLimits, module = ENT
     const isCurrent = (): boolean => worker === thread;
     thread.on('message', (answer: Answer) => {
       if (!isCurrent()) return;
-      if (!('ok' in answer)) return void parts.push(answer);
+      if (!('ok' in answer)) {
+        parts.push(answer);
+        return;
+      }
       parsing?.resolve({ parts, result: answer });
       parsing = undefined;
     });

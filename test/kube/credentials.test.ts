@@ -65,23 +65,25 @@ interface Replaceable extends Config {
   readonly check?: () => Promise<void>;
 }
 
-const REPLACEABLE: Record<string, (t: Test, here: Place) => Promise<Replaceable>> = {
-  async certificate(_t, { certs, write }) {
-    const put = async (name: string) => {
-      const { key, crt } = await certs.issue(name);
-      return {
-        'client-certificate': await write('user.crt', await readFile(crt, 'utf8')),
-        'client-key': await write('user.key', await readFile(key, 'utf8')),
-      };
+async function certified(_t: Test, here: Place): Promise<Replaceable> {
+  const put = async (name: string) => {
+    const { key, crt } = await here.certs.issue(name);
+    return {
+      'client-certificate': await here.write('user.crt', await readFile(crt, 'utf8')),
+      'client-key': await here.write('user.key', await readFile(key, 'utf8')),
     };
-    return { user: await put('first'), replace: () => put('second') };
-  },
-  async token(_t, { write }) {
-    await write('token', 'one\n');
+  };
+  return { user: await put('first'), replace: () => put('second') };
+}
+
+const REPLACEABLE = {
+  certificate: certified,
+  async token(_t: Test, here: Place) {
+    await here.write('token', 'one\n');
     const user = { tokenFile: 'token', token: 'not this one' };
-    return { user, replace: () => write('token', 'two\n') };
+    return { user, replace: () => here.write('token', 'two\n') };
   },
-  async program(t, here) {
+  async program(t: Test, here: Place) {
     const steps = ['token=$(cat current)', 'echo "$KUBERNETES_EXEC_INFO" > info'];
     const { user, read, runs } = await program(here, ...steps);
     await here.write('current', 'one');
@@ -97,7 +99,7 @@ for (const [by, prepare] of Object.entries(REPLACEABLE)) {
   t.test(`a ${by} that is replaced counts once the previous one is refused`, async (t) => {
     const here = await place(t);
     const started = collect(t, kubeStarted);
-    const { replace, check, ...given } = await prepare(t, here);
+    const { replace, check, ...given }: Replaceable = await prepare(t, here);
     const tokens = new Map([['one', 'first']]);
     const rig = await secureRig(t, here, given, { auth: { tokens } });
     await rig.watching();
@@ -118,7 +120,7 @@ t.test('through a proxy of the kubeconfig, also with a certificate that is repla
   const here = await place(t);
   const { url, through } = await startProxy(t);
   const started = collect(t, kubeStarted);
-  const { user, replace } = (await REPLACEABLE['certificate']?.(t, here)) as Replaceable;
+  const { user, replace } = await certified(t, here);
   const rig = await secureRig(t, here, { cluster: { 'proxy-url': url }, user }, { auth: {} });
   await rig.watching();
   t.ok(through.length >= 3);

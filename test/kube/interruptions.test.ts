@@ -192,12 +192,16 @@ t.test('while the server is unreachable only one of the three retries', async (t
   const waits = failures.slice(3).map(({ retryInMs }) => retryInMs);
   t.strictSame(waits, [1000, 1000, 1000], 'they wait for the same attempt');
   const counts: number[] = [];
+  const resources: unknown[] = [];
   for (let i = 0; i < 4; i += 1) {
     const so = api.requests.length;
     const failed = failures.length;
     await advanceUntil(() => api.requests.length > so, 500);
     await advanceUntil(() => failures.length > failed, 5000);
     counts.push(api.requests.length - so);
+    resources.push(failures.at(-1)?.resource);
   }
   t.strictSame(counts, [1, 1, 1, 1]);
+  t.equal(new Set(resources.slice(0, 3)).size, 3, 'they take turns');
+  t.equal(resources[3], resources[0]);
 });

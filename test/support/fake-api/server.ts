@@ -10,7 +10,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { json } from 'node:stream/consumers';
 import type { SecureContextOptions, Server as TlsServer, TLSSocket } from 'node:tls';
 import { readPath, RESOURCES, type Place, type Resource } from './objects.ts';
@@ -70,6 +70,7 @@ export class FakeApi extends FakeStore {
   readonly #faults: { readonly fault: Fault; readonly of: Concerned; left: number }[] = [];
   readonly #denied = new Set<Resource>();
   #server: Server | undefined;
+  readonly #sockets = new Set<Socket>();
   #port: number;
 
   constructor(options: FakeApiOptions) {
@@ -95,6 +96,10 @@ export class FakeApi extends FakeStore {
             handle,
           );
     server.keepAliveTimeout = 60_000;
+    server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
     server.listen(this.#port, '127.0.0.1');
     await once(server, 'listening');
     this.#port = (server.address() as AddressInfo).port;
@@ -132,7 +137,8 @@ export class FakeApi extends FakeStore {
 
   /** Cuts every connection. */
   cut(): void {
-    this.#server?.closeAllConnections();
+    // The server does not know those that are in a TLS handshake.
+    for (const socket of this.#sockets) socket.destroy();
   }
 
   bookmark(): void {
