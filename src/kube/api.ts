@@ -1,5 +1,10 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
-import { Agent as HttpsAgent, request as secureRequest, type RequestOptions } from 'node:https';
+import {
+  Agent as HttpsAgent,
+  request as secureRequest,
+  type AgentOptions,
+  type RequestOptions,
+} from 'node:https';
 import { getCACertificates } from 'node:tls';
 import { messageOf } from '../errors.ts';
 import { systemClock, type Clock } from '../util/clock.ts';
@@ -40,16 +45,6 @@ export interface KubeApiOptions extends ConfigOptions {
   readonly userAgent: string;
 }
 
-const TLS_OPTIONS = [
-  'ca',
-  'cert',
-  'key',
-  'servername',
-  'rejectUnauthorized',
-  'passphrase',
-] as const;
-type TlsOptions = Pick<RequestOptions, (typeof TLS_OPTIONS)[number]>;
-
 export type KubeApi = Awaited<ReturnType<typeof openKubeApi>>;
 
 /**
@@ -64,7 +59,7 @@ export async function openKubeApi(options: KubeApiOptions) {
   let isStale = false;
   /** Set while credentials are being fetched: programs that fetch them run one at a time. */
   let fetching: Promise<Access> | undefined;
-  let cached: { readonly key: string; readonly agent: HttpAgent } | undefined;
+  let cached: { readonly id: string; readonly agent: HttpAgent } | undefined;
 
   const fetchAccess = async (): Promise<Access> => {
     if (isStale) config = await loadConfig(options);
@@ -74,19 +69,20 @@ export async function openKubeApi(options: KubeApiOptions) {
     await credentials.applyToHTTPSOptions(given);
     // As in client-go, no secrets over plain HTTP.
     const isSecure = server.protocol === 'https:';
-    const names = TLS_OPTIONS.filter((name) => isSecure && given[name] !== undefined);
-    const tls: TlsOptions = Object.fromEntries(names.map((name) => [name, given[name]]));
-    const key = JSON.stringify(tls);
-    if (proxy !== undefined && cached !== undefined && cached.key !== key) {
+    const { ca, cert, key, servername, rejectUnauthorized, passphrase } = given;
+    const used = { ca, cert, key, servername, rejectUnauthorized, passphrase };
+    const tls: AgentOptions = isSecure ? used : {};
+    const id = JSON.stringify(tls);
+    if (proxy !== undefined && cached !== undefined && cached.id !== id) {
       // KubeConfig would reuse proxied connections that present the previous certificate.
       cached = undefined;
       isStale = true;
       return fetchAccess();
     }
     // Connections are reused as long as the TLS credentials are the same.
-    if (cached?.key !== key) {
+    if (cached?.id !== id) {
       const proxied = proxy === undefined ? undefined : given.agent;
-      cached = { key, agent: proxied instanceof HttpAgent ? proxied : newAgent(isSecure, tls) };
+      cached = { id, agent: proxied instanceof HttpAgent ? proxied : newAgent(isSecure, tls) };
     }
     const headers = isSecure ? headersOf(given) : {};
     const identity = identify(headers['Authorization'], tls.cert, user);
@@ -222,7 +218,7 @@ async function answerOf(
   }
 }
 
-function newAgent(isSecure: boolean, tls: TlsOptions): HttpAgent {
+function newAgent(isSecure: boolean, tls: AgentOptions): HttpAgent {
   const keepAlive = { keepAlive: true, timeout: IDLE_MS };
   if (!isSecure) return new HttpAgent(keepAlive);
   // Trust the system's CAs, as Go does; Node's default is only its own list.

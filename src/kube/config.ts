@@ -82,31 +82,31 @@ interface Chosen {
 }
 
 async function fromFiles(files: readonly string[], override: string): Promise<Chosen> {
-  const { currentContext, contexts, clusters, users } = await readKubeconfigs(files);
-  const context = contexts.get(currentContext);
+  const { currentContext, ...entries } = await readKubeconfigs(files);
+  const context = entries.context.get(currentContext);
   if (currentContext !== '' && context === undefined) {
     const problem = `there is no context ${JSON.stringify(currentContext)}, which is the current one`;
-    throw new Error(`${problem}; ${contextsOf(contexts)}`);
+    throw new Error(`${problem}; ${contextsOf(entries.context)}`);
   }
   // A file without contexts is sufficient if it has a single cluster.
-  const [first, ...others] = clusters.values();
+  const [first, ...others] = entries.cluster.values();
   const only = others.length === 0 ? first : undefined;
-  const cluster = context === undefined ? only : clusters.get(text(context['cluster']));
+  const cluster = context === undefined ? only : entries.cluster.get(text(context['cluster']));
   if (cluster === undefined && override === '') {
     throw new Error(
       context === undefined
-        ? `there is no current context; ${contextsOf(contexts)}`
+        ? `there is no current context; ${contextsOf(entries.context)}`
         : `there is no cluster ${JSON.stringify(context['cluster'])}`,
     );
   }
   const name = text(context?.['user']);
-  const user = users.get(name);
+  const user = entries.user.get(name);
   const userName = user === undefined ? '' : name;
   return { context: currentContext, cluster: cluster ?? {}, userName, user: user ?? {} };
 }
 
 /** The possible names of current-context. */
-function contextsOf(contexts: Kubeconfig['contexts']): string {
+function contextsOf(contexts: ReadonlyMap<string, Json>): string {
   if (contexts.size === 0) return 'the kubeconfig has no contexts; add one, or use --server';
   const names = nameList([...contexts.keys()]);
   return `set current-context to one of ${names} (kubectl config use-context NAME)`;
@@ -216,15 +216,6 @@ function covers(entry: string, host: string, port: string): boolean {
   return (host === bare && bare === name) || host.endsWith(`.${bare}`) || host === name;
 }
 
-/** The content of kubeconfig files. */
-interface Kubeconfig {
-  /** Empty: none. */
-  currentContext: string;
-  readonly contexts: Map<string, Json>;
-  readonly clusters: Map<string, Json>;
-  readonly users: Map<string, Json>;
-}
-
 const KINDS = ['context', 'cluster', 'user'] as const;
 
 /**
@@ -235,30 +226,26 @@ const KINDS = ['context', 'cluster', 'user'] as const;
  * credentials get no KUBERNETES_EXEC_INFO, and it has no clear error for an entry that is no object. Throws an Error
  * that says what is wrong.
  */
-async function readKubeconfigs(paths: readonly string[]): Promise<Kubeconfig> {
-  const merged: Kubeconfig = {
-    currentContext: '',
-    contexts: new Map(),
-    clusters: new Map(),
-    users: new Map(),
-  };
+async function readKubeconfigs(paths: readonly string[]) {
+  let currentContext = '';
+  const made = (): Map<string, Json> => new Map();
+  const entries = { context: made(), cluster: made(), user: made() };
   for (const path of paths) {
     const content = await readYaml(path);
     if (!isObject(content)) throw new Error('it is empty, or not a kubeconfig');
-    merged.currentContext ||= text(content['current-context']);
+    currentContext ||= text(content['current-context']);
     for (const kind of KINDS) {
-      const entries = merged[`${kind}s`];
       for (const [index, entry] of list(content[`${kind}s`]).entries()) {
         const { name, [kind]: given } = object(entry);
         const value = given ?? {};
         if (typeof name !== 'string' || !isObject(value)) {
           throw new Error(`${kind}s[${index}]: expected a name and a ${kind}`);
         }
-        if (!entries.has(name)) entries.set(name, corrected(value, dirname(path)));
+        if (!entries[kind].has(name)) entries[kind].set(name, corrected(value, dirname(path)));
       }
     }
   }
-  return merged;
+  return { currentContext, ...entries };
 }
 
 const MAX_BYTES = 1 << 20;

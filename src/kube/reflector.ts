@@ -35,7 +35,7 @@ export class Outage {
 
   /** Resolves when the caller may try. The caller has to report the result. */
   async turn(): Promise<void> {
-    // Whoever has just failed goes behind those that wait.
+    // The caller that has just failed goes behind those that wait.
     await Promise.resolve();
     while (this.#obstacle !== undefined) {
       const obstacle = this.#obstacle;
