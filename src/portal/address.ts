@@ -2,7 +2,7 @@ import { hostAddresses, type HostAddress } from '../util/host-addresses.ts';
 import { isLoopback } from '../util/host-port.ts';
 import type { AddressKeeper } from './interface/keeper.ts';
 import { type Listener, ListenPlan } from './listen-plan.ts';
-import { dependsOnHost, nodePortAddresses } from './node-addresses.ts';
+import { nodePortAddresses } from './node-addresses.ts';
 import {
   type BoundPorts,
   type Portal,
@@ -112,7 +112,6 @@ export class AddressPortal extends ListenPlan implements Portal {
 
   /** Service ports with node ports, if a relevant address of the host has changed. */
   #affectedByHost(): ServicePortPortals[] {
-    if (!dependsOnHost(this.#nodePortAddresses)) return [];
     const now = nodePortAddresses(this.#nodePortAddresses, this.#interfaces());
     if (now.join() === this.#nodeAddresses.join()) return [];
     this.#nodeAddresses = now;

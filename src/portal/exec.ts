@@ -26,13 +26,7 @@ export interface Output {
 /** Runs a program and waits for its end: the only way in which portals change the host. Rejects with an `ExecError`. */
 export type Exec = (command: Command) => Promise<Output>;
 
-/**
- * - `missing`: not on the PATH
- * - `not-allowed`: no permission to run it
- * - `exit`: it exited with a code other than 0, or was ended by a foreign signal
- * - `timeout`, `output`: it took too long or printed too much, and was killed
- * - `system`: it could not be started, for example for lack of descriptors
- */
+/** See `reasonText`. `exit`: also ended by a foreign signal; `system`: for example a lack of descriptors. */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
 /** `exitCode`: undefined when it was killed. */

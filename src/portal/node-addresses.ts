@@ -46,10 +46,6 @@ export function nodePortAddresses(
   return [...found];
 }
 
-export function dependsOnHost(wanted: readonly string[]): boolean {
-  return wanted.some((item) => isIP(item) === 0 && item !== 'all');
-}
-
 function resolveItem(item: string, host: readonly HostAddress[]): string[] {
   const hasIPv6 = host.some(({ address }) => isIP(address) === 6);
   if (item === 'all') return hasIPv6 ? ['0.0.0.0', '::'] : ['0.0.0.0'];

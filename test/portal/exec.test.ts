@@ -38,39 +38,29 @@ t.test('hands over the standard input whole', async (t) => {
   t.equal((await systemExec(node(slowly, { stdin }))).stdout, '1000000\n', 'a slow reader');
 });
 
+const FOREVER = 'setInterval(() => {}, 1000)';
+
 t.test('a program that fails says why', async (t) => {
-  const script =
+  const half =
     'console.error("\\n  no such rule\\nmore"); console.log("half"); process.exitCode = 3';
-  const error = await failureOf(node(script));
-  t.match(error, { failure: 'exit', exitCode: 3, stdout: 'half\n' });
-  t.match(error.message, /: no such rule$/);
-  // It does not read its input, either.
-  const silent = await failureOf(node('process.exit(4)', { stdin: 'x'.repeat(10_000_000) }));
-  t.match(silent, { failure: 'exit', exitCode: 4, message: /: it ended with code 4$/ });
-  const ended = await failureOf(node('process.kill(process.pid, "SIGKILL")'));
-  // On Windows, it exits with 1.
-  t.match(ended, { failure: 'exit', message: /: it ended with (?:a signal|code 1)$/ });
-});
-
-t.test('a program that is missing, or may not be run', async (t) => {
-  const missing = await failureOf({ file: 'kpng-no-such-program', args: ['-f', '-'] });
-  t.equal(missing.failure, 'missing');
-  t.equal(missing.message, 'kpng-no-such-program -f -: the program is not installed');
-  t.equal((await failureOf({ file: import.meta.dirname, args: [] })).failure, 'not-allowed');
-});
-
-t.test('a program that takes too long, or prints too much, is killed', async (t) => {
-  const forever = 'setInterval(() => {}, 1000)';
-  const slow = await failureOf(node(forever, { timeoutMs: 200 }));
-  t.match(slow, { failure: 'timeout', message: /killed after 200 ms/ });
   const chatty = 'const go = () => process.stdout.write("x".repeat(65536), go); go()';
-  const loud = await failureOf(node(chatty, { maxOutput: 100_000 }));
-  t.match(loud, { failure: 'output', message: /more than 100000 bytes/ });
+  for (const [command, failure, message, more] of [
+    [node(half), 'exit', /: no such rule$/, { exitCode: 3, stdout: 'half\n' }],
+    // It does not read its input.
+    [node('process.exit(4)', { stdin: 'x'.repeat(10_000_000) }), 'exit', /: it ended with code 4$/],
+    // On Windows, it exits with 1.
+    [node('process.kill(process.pid, "SIGKILL")'), 'exit', /: it ended with (?:a signal|code 1)$/],
+    [{ file: 'no-such', args: ['-f', '-'] }, 'missing', /^no-such -f -: .* is not installed$/],
+    [{ file: import.meta.dirname, args: [] }, 'not-allowed', /may not be run$/],
+    [node(FOREVER, { timeoutMs: 200 }), 'timeout', /killed after 200 ms/],
+    [node(chatty, { maxOutput: 100_000 }), 'output', /more than 100000 bytes/],
+  ] as const) {
+    t.match(await failureOf(command), { failure, message, ...more });
+  }
 });
 
 t.test('one that takes too long is abandoned even if its child survives', async (t) => {
-  const forever = 'setInterval(() => {}, 1000)';
-  const script = `const { pid } = require('child_process').spawn(process.execPath, ['-e', ${JSON.stringify(forever)}], { stdio: 'inherit' }); console.log(pid); ${forever}`;
+  const script = `const { pid } = require('child_process').spawn(process.execPath, ['-e', ${JSON.stringify(FOREVER)}], { stdio: 'inherit' }); console.log(pid); ${FOREVER}`;
   const error = await failureOf(node(script, { timeoutMs: 1000, stdin: 'x'.repeat(10_000_000) }));
   process.kill(Number(error.stdout));
   t.equal(error.failure, 'timeout');

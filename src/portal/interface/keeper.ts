@@ -98,10 +98,8 @@ export class AddressKeeper {
   }
 
   hostAddresses(): readonly HostAddress[] {
-    // Until they have been listed, as Node reports them.
-    return [...(this.#others?.values() ?? hostAddresses())].filter(
-      ({ address }) => this.#others !== undefined || !this.#users.has(address),
-    );
+    if (this.#others !== undefined) return [...this.#others.values()];
+    return hostAddresses().filter(({ address }) => !this.#users.has(address));
   }
 
   /** Adds missing addresses. Never rejects, so that other listeners open anyway; `commit` reports a failure. */

@@ -248,13 +248,3 @@ t.test('foreign addresses always stay, and the end state is the desired one', as
     }),
   );
 });
-
-t.test('an address that another program re-added is not removed', async (t) => {
-  const world = new World();
-  await world.sync({ 'd/a': ['10.0.0.3', '10.0.0.2'] });
-  await world.take('flush', '', {});
-  await world.take('others add', '10.0.0.3', {});
-  await world.sync({});
-  t.same(world.addresses(), ['10.0.0.3']);
-  await world.close();
-});

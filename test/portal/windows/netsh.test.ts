@@ -51,7 +51,7 @@ t.test('ports that Windows has reserved are never handed out, and reported once'
   t.same(ports, new Set([36_004, 36_005, 36_006, 36_007, undefined]));
 });
 
-t.test('without an answer of netsh all ports are tried', async (t) => {
+t.test('without reserved ports, or an answer of netsh, all are tried', async (t) => {
   const { log, lines } = await captureLog();
   const none = new FakeExec(() => ({ stdout: table('80 80') }));
   t.same(await excludedPorts(none.exec, RANGE, log), []);
