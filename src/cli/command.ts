@@ -2,6 +2,7 @@ import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
 import type { Fields } from '../config/fields.ts';
 import type { ConfigFile, ConfigProblem } from '../config/file.ts';
+import { KpngError } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
 import type { EngineLimits, LimitChange } from '../proxysocket/limits.ts';
 import type { GlobalSource, GlobalStore } from '../store/global-store.ts';
@@ -12,6 +13,12 @@ import type { EffectiveSetting, GivenFlag, misspeltVariables } from './flags/rea
 import { type FlagTable, type FlagValues, prose } from './flags/table.ts';
 
 export const PROGRAM = 'kpng-userspace';
+
+/** The exit code after an error: 2 if another command line or configuration is needed. */
+export function exitCodeOf(error: unknown): 1 | 2 {
+  const needsChange = /^KPNG_(?:USAGE|TLS_FILE|KUBECONFIG|CONFIG_.*)$/;
+  return error instanceof KpngError && needsChange.test(error.code) ? 2 : 1;
+}
 
 export interface RunContext {
   readonly log: Log;

@@ -2,14 +2,8 @@ import type { ConfigFile, ConfigProblem } from '../config/file.ts';
 import { closest } from '../util/suggest.ts';
 import type { BoundCommand, OtherCommand, SinkCommand, SourceCommand } from './command.ts';
 import { checkObserve, GLOBAL_FLAGS } from './flags/global.ts';
-import {
-  type Environment,
-  FOREIGN_FLAGS,
-  type GivenFlag,
-  misspeltVariables,
-  readFlags,
-  splitLine,
-} from './flags/read.ts';
+import { FOREIGN_FLAGS, misspeltVariables, readFlags, splitLine } from './flags/read.ts';
+import type { GivenFlag } from './flags/read.ts';
 import { type FlagSpec, type FlagTable, variableOf, atMost, usage } from './flags/table.ts';
 import { hintFor, REGISTRY } from './registry.ts';
 
@@ -24,7 +18,7 @@ export const ALL_FLAGS: FlagTable = Object.assign(
 );
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
-export function configPathOf(argv: readonly string[], env: Environment): string {
+export function configPathOf(argv: readonly string[], env: NodeJS.ProcessEnv): string {
   const { words, flags, help } = splitLine(argv, ALL_FLAGS);
   const [first, second] = words;
   const other = others.find(({ word }) => word === first);
@@ -39,7 +33,7 @@ export function configPathOf(argv: readonly string[], env: Environment): string 
  * Parses a command line, without the program's name, together with the environment and a configuration file. Has no
  * side effects. Throws a usage error.
  */
-export function parse(argv: readonly string[], env: Environment = {}, config?: ConfigFile) {
+export function parse(argv: readonly string[], env: NodeJS.ProcessEnv = {}, config?: ConfigFile) {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
   const { words, rest, flags, help } = splitLine(asked, ALL_FLAGS);
   refuseUnknown(flags);
@@ -91,7 +85,7 @@ function refuseUnknown(flags: Flags): void {
 }
 
 /** Binds a source and a sink, by default those of the configuration file, to their options. Throws a usage error. */
-function bindRun(named: Topic, flags: Flags, env: Environment, config?: ConfigFile): BoundCommand {
+function bindRun(named: Topic, flags: Flags, env: NodeJS.ProcessEnv, config?: ConfigFile) {
   const topic = named.source === undefined ? readTopic(config?.command ?? []) : named;
   const { source, sink } = topic;
   if (source === undefined) throw usage('no source was named');
@@ -148,13 +142,12 @@ function ignoredFlags(flags: Flags, table: FlagTable): BoundCommand['ignored'] {
 /** Every flag that a configuration file may set, by name, in the order of docs/reference/command-line.md. */
 export function configurableFlags(): ReadonlyMap<string, FlagSpec<unknown>> {
   const commands = [...sources, ...sinks, ...others.filter(({ word }) => word === 'cleanup')];
-  const found = new Map<string, FlagSpec<unknown>>();
-  for (const flags of [GLOBAL_FLAGS, ...commands.map((each) => each.flags)]) {
-    for (const [flag, spec] of Object.entries(flags)) {
-      // Where several commands have a flag, the first one describes it. A file would name itself with --config.
-      if (flag !== 'config' && !found.has(flag)) found.set(flag, spec);
-    }
-  }
+  const tables: FlagTable[] = [GLOBAL_FLAGS, ...commands.map(({ flags }) => flags)];
+  const all = tables.flatMap((table) => Object.entries(table));
+  // Where several commands have a flag, the first one describes it.
+  const found = new Map([...all, ...all.toReversed()]);
+  // A file would name itself.
+  found.delete('config');
   return found;
 }
 

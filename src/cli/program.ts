@@ -1,7 +1,6 @@
 import { KpngError, messageOf } from '../errors.ts';
 import { escapeLines } from '../util/terminal-text.ts';
-import { PROGRAM, type BoundCommand, type Streams } from './command.ts';
-import type { Environment } from './flags/read.ts';
+import { exitCodeOf, PROGRAM, type BoundCommand, type Streams } from './command.ts';
 import { answerQuery, helpText } from './help.ts';
 import { configPathOf, configurableFlags, helpWords, parse, parseRun } from './parse.ts';
 import type { RunOptions } from './observers.ts';
@@ -13,7 +12,7 @@ import { setImmediate } from 'node:timers/promises';
  */
 export async function main(
   argv: readonly string[],
-  host: Streams & { readonly env: Environment } = process,
+  host: Streams & { readonly env: NodeJS.ProcessEnv } = process,
 ): Promise<number> {
   await closeDebugger();
   const { env, stdout, stderr } = host;
@@ -50,7 +49,7 @@ export async function main(
     if (isUsage && argv.length > 0) {
       stderr.write(`To learn more: ${[PROGRAM, 'help', ...helpWords(argv)].join(' ')}\n`);
     }
-    return isUsage || error.code.startsWith('KPNG_CONFIG_') ? 2 : 1;
+    return exitCodeOf(error);
   }
 }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { ProxySubject } from '../admin/subject.ts';
 import { loadHasher } from '../api/hash.ts';
-import { KpngError, type ErrorCode } from '../errors.ts';
+import { KpngError } from '../errors.ts';
 import type { Log } from '../observe/log.ts';
 import { sourceSynced } from '../store/events.ts';
 import { GlobalStore, type GlobalSource } from '../store/global-store.ts';
@@ -10,7 +10,7 @@ import type { LocalChange, LocalSink } from '../store/local-view.ts';
 import { Activation } from '../util/activation.ts';
 import { systemClock } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
-import type { RunContext, Running, RunningSink } from './command.ts';
+import { exitCodeOf, type RunContext, type Running, type RunningSink } from './command.ts';
 import { unknownNode } from './flags/backend.ts';
 import { backoffFrom } from './flags/global.ts';
 import { drain, remainingOf, setOomScore, watchProcess, type StopReason } from './lifecycle.ts';
@@ -18,13 +18,6 @@ import { followConfig } from './live-settings.ts';
 import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
 import { collectAfterFirst, keepHeapSmall } from './small-heap.ts';
 import { programVersion } from './version.ts';
-
-/** Configuration errors, which retrying cannot fix. */
-const CONFIGURATION_ERRORS: ReadonlySet<ErrorCode> = new Set([
-  'KPNG_USAGE',
-  'KPNG_TLS_FILE',
-  'KPNG_KUBECONFIG',
-]);
 
 /** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
 export async function run(given: RunOptions): Promise<number> {
@@ -66,7 +59,7 @@ export async function run(given: RunOptions): Promise<number> {
   } catch (error) {
     const hasStarted = observers?.health.facts.firstSyncAt !== undefined;
     log.error(hasStarted ? 'Failed; exiting' : 'Startup failed', { err: error });
-    return error instanceof KpngError && CONFIGURATION_ERRORS.has(error.code) ? 2 : 1;
+    return exitCodeOf(error);
   } finally {
     clearInterval(alive);
     config?.close();

@@ -7,12 +7,8 @@ import { DEFAULT_ROUTE } from '../../portal/nftables/policy-route.ts';
 import { checkTableName, DEFAULT_TABLE } from '../../portal/nftables/table.ts';
 import type { TransparentRoute } from '../../portal/rules/backend.ts';
 import { defaultReserve, processDescriptorLimit } from '../../proxysocket/core/descriptors.ts';
-import {
-  DEFAULT_LIMITS,
-  LIMIT_NAMES,
-  LIVE_LIMITS,
-  type EngineLimits,
-} from '../../proxysocket/limits.ts';
+import { DEFAULT_LIMITS, LIMIT_NAMES, LIVE_LIMITS } from '../../proxysocket/limits.ts';
+import type { EngineLimits, LimitName } from '../../proxysocket/limits.ts';
 import { nameList } from '../../util/suggest.ts';
 import { choice, duration, durations, integer, markBits, size, text, toggle } from './kinds.ts';
 import { flag, group, prose, type FlagKind, type FlagSpec, type FlagValues } from './table.ts';
@@ -52,11 +48,8 @@ export const PORTAL_NAME_FLAGS = group('Addresses', {
     Priority of the routing rule of --portal transparent, which sends marked packets to that table.`,
 });
 
-export function readRoute({
-  portalMark: mark,
-  portalRouteTable: table,
-  portalRulePriority: priority,
-}: FlagValues<typeof PORTAL_NAME_FLAGS>): TransparentRoute {
+export function readRoute(values: FlagValues<typeof PORTAL_NAME_FLAGS>): TransparentRoute {
+  const { portalMark: mark, portalRouteTable: table, portalRulePriority: priority } = values;
   return { mark, table, priority };
 }
 
@@ -132,11 +125,7 @@ export const LIMIT_FLAGS = Object.fromEntries(
     const live = LIVE_LIMITS.some((each) => each === limit) && { live: true };
     return [LIMIT_NAMES[limit], { default: DEFAULT_LIMITS[limit], group, ...live, ...row }];
   }),
-) as unknown as {
-  readonly [Limit in keyof EngineLimits as (typeof LIMIT_NAMES)[Limit]]: FlagSpec<
-    EngineLimits[Limit]
-  >;
-};
+) as Readonly<Record<LimitName, FlagSpec<unknown>>>;
 
 export function readLimits(values: Readonly<Record<string, unknown>>): EngineLimits {
   const names = Object.entries(LIMIT_NAMES);

@@ -82,11 +82,8 @@ export function isExposed({ host }: HostPort): boolean {
 }
 
 /** Throws a usage error if tokens would be sent over an unencrypted connection. */
-export function checkObserve({
-  metricsBindAddress: address,
-  metricsAuthentication,
-  metricsTlsCrt,
-}: GlobalOptions): void {
+export function checkObserve(globals: GlobalOptions): void {
+  const { metricsBindAddress: address, metricsAuthentication, metricsTlsCrt } = globals;
   if (metricsAuthentication === 'none' || address === undefined) return;
   if (!isExposed(address) || metricsTlsCrt !== '') return;
   throw usage(

@@ -4,15 +4,8 @@ import type { ConfigFile } from '../../config/file.ts';
 import { messageOf } from '../../errors.ts';
 import { closest } from '../../util/suggest.ts';
 import { hidePasswords } from '../../util/terminal-text.ts';
-import {
-  type FlagSpec,
-  type FlagTable,
-  type FlagValues,
-  formatted,
-  isSwitch,
-  usage,
-  variableOf,
-} from './table.ts';
+import { formatted, isSwitch, usage, variableOf } from './table.ts';
+import type { FlagSpec, FlagTable, FlagValues } from './table.ts';
 
 /** Flags of kube-proxy and klog that this program does not have, by the reason why they have no effect; `?` marks boolean flags. */
 const IGNORED: Readonly<Record<string, string>> = {
@@ -68,14 +61,12 @@ export const FOREIGN_FLAGS = new Map(
 export type EffectiveSetting = Readonly<ReturnType<typeof readFlags>['settings'][number]>;
 
 /** What sets a flag. */
-interface Origin {
+export interface Origin {
   /** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
   readonly text: string;
   /** The field of the file. */
   readonly field?: string;
 }
-
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Reads the flags of a table. A flag that is not given takes its value from the environment, then from the configuration file,
@@ -84,7 +75,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export function readFlags<Table extends FlagTable>(
   given: readonly GivenFlag[],
   table: Table,
-  env: Environment = {},
+  env: NodeJS.ProcessEnv = {},
   config?: ConfigFile,
 ) {
   const read = (name: string, spec: FlagSpec<unknown>): [value: unknown, origin: Origin] => {
@@ -142,7 +133,7 @@ function jsonOf(parsed: unknown, text: string, { type, enum: words }: FieldSchem
 const SERVICE_LINK = /^KPNG_(.*_)?(SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)$/;
 
 /** Variables with nearly the name of a flag, and the likely intended one; `flags`: those of all commands. */
-export function misspeltVariables(env: Environment, flags: readonly string[]) {
+export function misspeltVariables(env: NodeJS.ProcessEnv, flags: readonly string[]) {
   const known = flags.map(variableOf);
   return Object.keys(env).flatMap((variable) => {
     if (!variable.startsWith('KPNG_') || known.includes(variable)) return [];

@@ -6,7 +6,6 @@ import type { Writable } from 'node:stream';
 import { KpngError, messageOf } from '../../errors.ts';
 import { ExecError, systemExec, type Exec } from '../../portal/exec.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
-import type { Environment } from '../flags/read.ts';
 import { usage } from '../flags/table.ts';
 import {
   commandLine,
@@ -18,7 +17,7 @@ import {
 
 export interface ServiceHost {
   readonly stdout: Writable;
-  readonly env?: Environment;
+  readonly env?: NodeJS.ProcessEnv;
   readonly platform?: NodeJS.Platform;
   readonly exec?: Exec;
   readonly clock?: Clock;
