@@ -61,11 +61,8 @@ function commandHelp(command: CommandText & { readonly forms: readonly string[] 
 
 function rootHelp(): HelpSection[] {
   const { sources, sinks, others } = REGISTRY;
-  const list = (
-    heading: string,
-    commands: readonly Pick<CommandText, 'word' | 'summary'>[],
-  ): HelpSection => ({ heading, rows: commands.map(({ word, summary }) => [word, summary]) });
-  const help = { word: 'help', summary: 'Explain a command: help local to-userspace' };
+  const running = others.filter(({ forRunningProxy }) => forRunningProxy);
+  const rest = rowsOf(others.filter((each) => !running.includes(each)));
   return [
     { text: `${PROGRAM}: ${ABOUT}.` },
     {
@@ -82,13 +79,13 @@ function rootHelp(): HelpSection[] {
         environment (KPNG_MAX_CONNECTIONS for --max-connections) and then the file of --config supply what the
         command line leaves out.`,
     },
-    list('Sources', sources),
-    list('Backends', sinks),
-    list(
-      'A running proxy',
-      others.filter(({ forRunningProxy }) => forRunningProxy),
-    ),
-    list('Other commands', [...others.filter(({ forRunningProxy }) => !forRunningProxy), help]),
+    { heading: 'Sources', rows: rowsOf(sources) },
+    { heading: 'Backends', rows: rowsOf(sinks) },
+    { heading: 'A running proxy', rows: rowsOf(running) },
+    {
+      heading: 'Other commands',
+      rows: [...rest, ['help', 'Explain a command: help local to-userspace']],
+    },
     examplesSection(Object.assign({}, ...[...sources, ...sinks].map(({ examples }) => examples))),
     ...flagSections(GLOBAL_FLAGS),
     {
@@ -100,6 +97,10 @@ function rootHelp(): HelpSection[] {
       ],
     },
   ];
+}
+
+function rowsOf(commands: readonly CommandText[]) {
+  return commands.map(({ word, summary }) => [word, summary] as const);
 }
 
 function examplesSection(examples: Examples): HelpSection {
@@ -221,8 +222,6 @@ function flagsOf({ source, sink, other }: Topic = {}): FlagTable {
 function nextWords(words: readonly string[], topic: Topic): readonly Candidate[] {
   const { source, sink, other, operands = [] } = topic;
   const { sources, others } = REGISTRY;
-  const candidates = (commands: readonly CommandText[]) =>
-    commands.map(({ word, summary }): Candidate => [word, summary]);
   if (other !== undefined) {
     const firsts = (other.forms ?? []).flatMap((form) => form.split(' ')[0]?.split('|') ?? []);
     return operands.length > 0
@@ -230,11 +229,10 @@ function nextWords(words: readonly string[], topic: Topic): readonly Candidate[]
       : firsts.filter((word) => /^[a-z]/.test(word)).map((word) => [word]);
   }
   if (source === undefined) {
-    return [...candidates([...sources, ...others]), ['help', 'Explain a command']];
+    return [...rowsOf([...sources, ...others]), ['help', 'Explain a command']];
   }
   if (sink !== undefined) return [];
   const fitting = sinksFor(source);
-  if (words.includes('to-local'))
-    return candidates(fitting.filter(({ scope }) => scope === 'local'));
-  return [['to-local', 'What this node needs of the state'], ...candidates(fitting)];
+  if (words.includes('to-local')) return rowsOf(fitting.filter(({ scope }) => scope === 'local'));
+  return [['to-local', 'What this node needs of the state'], ...rowsOf(fitting)];
 }

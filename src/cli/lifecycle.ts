@@ -15,14 +15,12 @@ export interface StopReason {
   readonly withinMs?: number;
 }
 
-/** Windows ends a process five seconds after its console is closed; some of that is left for exiting. */
-export const CONSOLE_CLOSED_MS = 4000;
-
 /** How a HUP stops the process, because its terminal or console was closed; undefined: it does not. */
 export type HangUp = Pick<StopReason, 'withinMs'> | undefined;
 
 export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean): HangUp {
-  if (platform === 'win32') return { withinMs: CONSOLE_CLOSED_MS };
+  // Windows ends a process five seconds after its console is closed; some of that is left for exiting.
+  if (platform === 'win32') return { withinMs: 4000 };
   return atTerminal ? {} : undefined;
 }
 
