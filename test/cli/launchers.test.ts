@@ -13,51 +13,22 @@ import { pathToFileURL } from 'node:url';
 import t from 'tap';
 import type { Test } from 'tap';
 
-t.test('a wrong command line: 2, one clear line, and where to learn more', async (t) => {
-  const { code, stdout, stderr } = await runHere('local', 'to-json', '--api', 'nonsense');
-  t.equal(code, 2);
-  t.equal(stdout, '');
-  t.equal(
-    stderr,
-    'kpng-userspace: --api "nonsense": the port is missing: expected host:port (KPNG_USAGE)\n' +
-      'To learn more: kpng-userspace help local to-json\n',
-  );
-});
-
-t.test('no command line at all: 2, and the whole help on standard error', async (t) => {
-  const { code, stdout, stderr } = await runHere();
-  t.equal(code, 2);
-  t.equal(stdout, '');
-  t.match(stderr, /^kpng-userspace: a userspace.*\nUsage:\n/s);
-  t.match(stderr, /\n\nkpng-userspace: no source was named \(KPNG_USAGE\)\n$/);
-});
-
-t.test('TERM ends it with 0; standard error has JSON only', async (t) => {
-  const path = join(shortDir(t), 'state.yaml');
-  writeFileSync(path, 'services: []\n');
-  const line = ['file', 'to-local', '-input', path, '-logtostderr', '--vmodule=a=1', 'to-json'];
-  const cli = startCli(t, line);
-  await cli.line('The first complete state is in place');
-  cli.kill('SIGTERM');
-  t.match(await cli.exited, { code: 0, stdout: '' });
-  const ignored = 'Flags of kube-proxy or klog have no effect';
-  t.match(
-    cli.log.filter(({ msg }) => msg === ignored),
-    [{ flags: '--logtostderr --vmodule' }],
-  );
-  t.same(
-    cli.log.map(({ msg }) => msg),
-    [
-      ignored,
-      'Starting',
-      'Loaded the state file',
-      'The first complete state is in place',
-      'Stopping',
-      'Stopped',
-    ],
-  );
-  t.same(cli.otherLines, []);
-});
+t.test(
+  'a wrong command line: 2, and one clear line; none at all: 2, and the whole help',
+  async (t) => {
+    const { code, stdout, stderr } = await runHere('local', 'to-json', '--api', 'nonsense');
+    t.equal(code, 2);
+    t.equal(stdout, '');
+    t.equal(
+      stderr,
+      'kpng-userspace: --api "nonsense": the port is missing: expected host:port (KPNG_USAGE)\n' +
+        'To learn more: kpng-userspace help local to-json\n',
+    );
+    const none = await runHere();
+    t.match(none, { code: 2, stdout: '', stderr: /^kpng-userspace: a userspace.*\nUsage:\n/s });
+    t.match(none.stderr, /\n\nkpng-userspace: no source was named \(KPNG_USAGE\)\n$/);
+  },
+);
 
 /** Follows a server that has sent a first state, without having been asked for a second. */
 async function follow(t: Test, flags: string[], labels: Record<string, string> = {}) {
@@ -69,12 +40,18 @@ async function follow(t: Test, flags: string[], labels: Record<string, string> =
 }
 
 t.test('a reader that goes away ends to-json with 0', async (t) => {
-  const { cli, stream } = await follow(t, ['-v=1']);
+  const { cli, stream } = await follow(t, ['-v=1', '-logtostderr', '--vmodule=a=1']);
   await stream.request();
   cli.child.stdout?.destroy();
   stream.send(setService(service('demo/b')), sync);
   t.equal((await cli.exited).code, 0);
   t.ok(cli.log.some(({ msg }) => msg === 'Standard output closed by its reader; stopping'));
+  const ignored = {
+    msg: 'Flags of kube-proxy or klog have no effect',
+    flags: '--logtostderr --vmodule',
+  };
+  t.match(cli.log[0], ignored);
+  t.same(cli.otherLines, [], 'standard error has JSON only');
 });
 
 t.test('a stuck reader cannot keep the program alive beyond the drain timeout', async (t) => {
@@ -129,7 +106,8 @@ function start(file: string, args: readonly string[], nodeArgs: readonly string[
 }
 
 t.test('each executable starts the program with the same words as the single file', async (t) => {
-  const directory = packageWith('src/cli/program.ts');
+  // A checkout runs its source, even if it was built.
+  const directory = packageWith('src/cli/program.ts', 'dist/cli/program.js');
   t.same(Object.keys(manifest.bin).sort(), Object.keys(NAMES).sort());
   for (const [name, path] of Object.entries(manifest.bin)) {
     t.match(readFileSync(join(root, path), 'utf8'), /^#!\/usr\/bin\/env node\n/, name);
@@ -137,20 +115,10 @@ t.test('each executable starts the program with the same words as the single fil
     t.equal(stdout, `src/cli/program.ts ${JSON.stringify([...(NAMES[name] ?? []), '-v=4', 'x'])}`);
     t.equal(code, 7, 'and ends with its exit code');
   }
-});
-
-t.test('a checkout runs its source, the package runs what was built', async (t) => {
-  const checkout = packageWith('src/cli/program.ts', 'dist/cli/program.js');
-  const { stdout } = await start(join(checkout, 'bin', 'kpng.js'), []);
-  t.equal(stdout, 'src/cli/program.ts []');
-  const installed = packageWith('dist/cli/program.js');
-  t.match(await start(join(installed, 'bin', 'kpng.js'), []), {
-    stdout: 'dist/cli/program.js []',
-  });
-  t.notOk(
-    manifest.files.some((file) => /^(?:\.\/)?src/.test(file)),
-    'the package has no source',
-  );
+  const isSource = (file: string): boolean => /^(?:\.\/)?src/.test(file);
+  t.notOk(manifest.files.some(isSource), 'the package runs what was built, not the source');
+  const built = packageWith('dist/cli/program.js');
+  t.match(await start(join(built, 'bin', 'kpng.js'), []), { stdout: 'dist/cli/program.js []' });
 });
 
 /** A flag of Node that makes it say it is this version. */
