@@ -36,14 +36,10 @@ export function nodePortAddresses(
   for (const item of wanted.length === 0 ? ['all'] : wanted) {
     for (const address of resolveItem(item, host)) found.add(address);
   }
-  for (const wildcard of Object.values(WILDCARD)) {
-    if (!found.has(wildcard)) continue;
-    // The wildcard conflicts with single addresses, and covers them.
-    for (const address of found) {
-      if (address !== wildcard && isIP(address) === isIP(wildcard)) found.delete(address);
-    }
-  }
-  return [...found];
+  // The wildcard conflicts with single addresses, and covers them.
+  const isCovered = (each: string): boolean =>
+    !isWildcard(each) && found.has(WILDCARD[familyOf(each)]);
+  return [...found].filter((each) => !isCovered(each));
 }
 
 function resolveItem(item: string, host: readonly HostAddress[]): string[] {

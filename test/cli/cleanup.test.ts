@@ -254,7 +254,7 @@ const onlyLinux = { skip: process.platform !== 'linux' && 'only on linux' };
 
 t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t) => {
   const owner = 'abcdefabcdef';
-  const { address, port } = canaryAddress(owner, 4);
+  const { host: address, port } = canaryAddress(owner, 4);
   // Its canary, as if the rules redirected there.
   const server = createServer((socket) => {
     socket.on('error', () => undefined).end('kpng-userspace 4711\n');

@@ -5,7 +5,7 @@ import { contact, openServer, portOf } from '../../src/portal/rules/canary.ts';
 t.test('a connection that is there does not time out when the event loop pauses', async (t) => {
   const server = await openServer('127.0.0.1', () => 'hello\n');
   t.teardown(() => server.close());
-  const at = { address: '127.0.0.1', port: portOf(server) };
+  const at = { host: '127.0.0.1', port: portOf(server) };
   for (const listens of [false, true]) {
     // Once the connection is with the kernel.
     setImmediate(() => {

@@ -2,7 +2,8 @@ import type { Protocol } from '../../proxysocket/spec.ts';
 import { type Family, hostNetwork } from '../../util/family.ts';
 import type { ProxyPort, Redirect } from '../redirect-plan.ts';
 import type { Element, RuleCanary, RuleConfig } from '../rules/backend.ts';
-import { type CanaryAddress, createCanary } from '../rules/canary.ts';
+import type { HostPort } from '../../util/host-port.ts';
+import { createCanary } from '../rules/canary.ts';
 import { networksOf } from '../node-addresses.ts';
 import { chainName, comment, slotName, type Slot } from './script.ts';
 
@@ -109,8 +110,8 @@ const NODE_PORTS: readonly Slot[] = ['portals-host', 'nodeport-host', 'nodeport-
 
 /** Two connections pass all our nat chains in each family, for service addresses and for node ports, to a proxy port. */
 export function iptablesCanary({ owner, families }: RuleConfig, prefix: string): RuleCanary {
-  const pathOf = (slots: readonly Slot[]) => (family: Family, at: CanaryAddress, port: number) => {
-    const match = matching(NAME, 'TCP', at.port) + toAddress(at.address);
+  const pathOf = (slots: readonly Slot[]) => (family: Family, at: HostPort, port: number) => {
+    const match = matching(NAME, 'TCP', at.port) + toAddress(at.host);
     // Each chain jumps to the next, and the last one to the proxy port.
     return slots.map((slot, index): Element => {
       const next = slots[index + 1];

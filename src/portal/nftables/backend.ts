@@ -11,7 +11,8 @@ import {
   trialConfig,
 } from '../rules/backend.ts';
 import type { Family } from '../../util/family.ts';
-import { type CanaryAddress, createCanary } from '../rules/canary.ts';
+import type { HostPort } from '../../util/host-port.ts';
+import { createCanary } from '../rules/canary.ts';
 import { clearFlows, flowKey } from '../rules/udp-flows.ts';
 import { elementsIn, linesOf, readTable } from './listing.ts';
 import { policyRoute } from './policy-route.ts';
@@ -112,8 +113,8 @@ export function nftablesBackend(
 
     /** In one family: the table is added and removed atomically. */
     canary({ owner, families }) {
-      const path = (family: Family, at: CanaryAddress, port: number): Element[] => {
-        const key = addressKey(at.address, 'TCP', at.port);
+      const path = (family: Family, at: HostPort, port: number): Element[] => {
+        const key = addressKey(at.host, 'TCP', at.port);
         const value = String(port);
         const set = setName('services', family);
         return isTransparent

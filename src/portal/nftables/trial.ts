@@ -5,15 +5,13 @@
 import { randomInt } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import type { Family } from '../../util/family.ts';
 import { formatHostPort, type HostPort } from '../../util/host-port.ts';
 import { TRIAL } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
 import { Elements, type TransparentRoute, trialConfig } from '../rules/backend.ts';
-import { openServer, portOf } from '../rules/canary.ts';
+import { contact, openServer, portOf } from '../rules/canary.ts';
 import {
   type HostChain,
   hostChains,
@@ -195,14 +193,7 @@ async function tryAll(attempts: readonly Attempt[]): Promise<Family[]> {
 
 /** The server's answer, or the error; undefined: the host has no route there. */
 async function answerOf(to: HostPort): Promise<string | undefined> {
-  const socket = connect(to);
-  const timer = setTimeout(() => socket.destroy(new Error('no answer')), TRIAL.limitMs);
-  try {
-    return await text(socket);
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    return code !== undefined && NO_ROUTE.has(code) ? undefined : message;
-  } finally {
-    clearTimeout(timer);
-  }
+  const { text, error } = await contact(to, true, TRIAL.limitMs);
+  if (NO_ROUTE.has(error?.code ?? '')) return undefined;
+  return error?.message ?? (text || 'no answer');
 }

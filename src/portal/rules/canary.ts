@@ -3,16 +3,12 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { KpngError, messageOf } from '../../errors.ts';
 import { FAMILIES, type Family, WILDCARD } from '../../util/family.ts';
+import type { HostPort } from '../../util/host-port.ts';
 import { CANARY_TIMEOUT_MS } from '../bounds.ts';
 import type { Element, ProbeResult, RuleCanary } from './backend.ts';
 
-export interface CanaryAddress {
-  readonly address: string;
-  readonly port: number;
-}
-
 /** The elements that redirect a connection to the proxy port. */
-type Path = (family: Family, at: CanaryAddress, proxyPort: number) => Element[];
+type Path = (family: Family, at: HostPort, proxyPort: number) => Element[];
 
 /** Text that a canary's server sends to its clients, followed by its process id. */
 const GREETING = 'kpng-userspace';
@@ -39,9 +35,9 @@ export function createCanary(
   const openIn = async (family: Family): Promise<Element[]> => {
     const server = await openServer(await socket(family), () => `${GREETING} ${process.pid}\n`);
     servers.push(server);
-    const { address, port } = canaryAddress(owner, family);
+    const { host, port } = canaryAddress(owner, family);
     return paths.flatMap((elements, index) =>
-      elements(family, { address, port: port + index }, portOf(server)),
+      elements(family, { host, port: port + index }, portOf(server)),
     );
   };
   const close = (): void => {
@@ -60,8 +56,8 @@ export function createCanary(
     async probe(asked) {
       const isOwn = asked === owner;
       const places = families.flatMap((family) => {
-        const { address, port } = canaryAddress(asked, family);
-        return (isOwn ? paths : [0]).map((_, index) => ({ address, port: port + index }));
+        const { host, port } = canaryAddress(asked, family);
+        return (isOwn ? paths : [0]).map((_, index) => ({ host, port: port + index }));
       });
       const contacts = await Promise.all(places.map((at) => contact(at, false)));
       const results = new Set(contacts.map(({ result }) => result));
@@ -99,17 +95,21 @@ export function portOf(server: Server): number {
   return (server.address() as AddressInfo).port;
 }
 
+interface Contact {
+  readonly result: ProbeResult;
+  /** The beginning of the greeting. */
+  readonly text: string;
+  readonly error: NodeJS.ErrnoException | undefined;
+}
+
 /** Connects and, on request, reads the greeting; otherwise resets, which leaves no state in the kernel. */
-export function contact(
-  { address, port }: CanaryAddress,
-  listens: boolean,
-): Promise<{ result: ProbeResult; text: string }> {
-  const { promise, resolve } = Promise.withResolvers<{ result: ProbeResult; text: string }>();
-  const socket = connect({ host: address, port, timeout: CANARY_TIMEOUT_MS });
-  socket.unref();
+export function contact(to: HostPort, listens: boolean, timeout = CANARY_TIMEOUT_MS) {
+  const { promise, resolve } = Promise.withResolvers<Contact>();
+  const socket = connect({ ...to, timeout });
   let result: ProbeResult = 'gone';
   let text = '';
-  const end = (): void => resolve({ result, text });
+  let error: NodeJS.ErrnoException | undefined;
+  const end = (): void => resolve({ result, text, error });
   socket.once('connect', () => {
     result = 'alive';
     if (listens) return;
@@ -127,17 +127,17 @@ export function contact(
       socket.destroy();
     });
   });
-  socket.on('error', () => undefined);
+  socket.on('error', (cause) => (error = cause));
   socket.once('close', end);
   return promise;
 }
 
 /** The canary's address, derived from its owner's name. On `::1` only the port identifies the owner. */
-export function canaryAddress(owner: string, family: Family): CanaryAddress {
+export function canaryAddress(owner: string, family: Family): HostPort {
   const [a = 0, b = 0, c = 0, high = 0, low = 0] = createHash('sha256').update(owner).digest();
   const port = 10_000 + ((high * 256 + low) % 20_000);
-  if (family === 6) return { address: '::1', port };
-  return { address: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
+  if (family === 6) return { host: '::1', port };
+  return { host: `127.${128 + (a % 127)}.${b}.${1 + (c % 254)}`, port };
 }
 
 /**

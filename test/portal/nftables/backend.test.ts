@@ -69,7 +69,7 @@ t.test('only the rules reach the canary’s port', async (t) => {
     const canary = backend.canary({ ...CONFIG, families });
     t.teardown(() => canary.close());
     const elements = await canary.open();
-    const { address, port } = canaryAddress(CONFIG.owner, family);
+    const { host: address, port } = canaryAddress(CONFIG.owner, family);
     const proxyPort = elements.find(({ set }) => set === `services${family}`)?.value;
     t.strictSame(elements, [
       { set: `services${family}`, key: `${address} . tcp . ${port}`, value: proxyPort },

@@ -76,7 +76,7 @@ const onlyLinux = process.platform === 'linux' ? {} : { skip: 'only on linux' };
 
 /** A server that does with each connection to the place of an owner as the rules would. */
 async function standIn(t: Test, owner: string, handle: (socket: Socket) => void): Promise<void> {
-  const { address, port } = canaryAddress(owner, 4);
+  const { host: address, port } = canaryAddress(owner, 4);
   const server = createServer((socket) => {
     socket.on('error', () => undefined);
     handle(socket);
@@ -123,11 +123,11 @@ t.test('a process that does not identify itself counts as alive', onlyLinux, asy
 });
 
 t.test('if nothing answers, no socket is left', onlyLinux, async (t) => {
-  const { address, port } = canaryAddress('busy', 4);
+  const { host: address, port } = canaryAddress('busy', 4);
   await blackHole(t, endpointAt(port, address));
   const open = (): number => readdirSync('/proc/self/fd').length;
   const before = open();
-  t.equal((await contact({ address, port }, false)).result, 'silent');
+  t.equal((await contact({ host: address, port }, false)).result, 'silent');
   const canary = createCanary('mine', [4], []);
   t.equal(await canary.probe('busy'), 'silent', 'rules of another process may still be there');
   await until(() => open() <= before);
