@@ -1,14 +1,21 @@
-import { readFileSync } from 'node:fs';
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { Ajv } from 'ajv';
 import t from 'tap';
+import { StateParser } from '../../src/file/parse.ts';
+import { formatProblems } from '../../src/file/problem.ts';
 import { SCHEMA_URL, validators } from '../../src/file/schema.ts';
+import { stateOf, warningsOf } from '../support/file-rig.ts';
+import { listItems } from '../support/markdown.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+const page = readFileSync(join(root, 'docs/reference/state-file.md'), 'utf8');
 
 interface Part {
   readonly title?: string;
   readonly description?: string;
   readonly type?: unknown;
   readonly enum?: readonly unknown[];
-  readonly $ref?: string;
   readonly additionalProperties?: unknown;
   readonly properties?: Record<string, Part>;
   readonly items?: Part;
@@ -18,11 +25,8 @@ const schema = JSON.parse(readFileSync(SCHEMA_URL, 'utf8')) as Part & {
 };
 
 t.test('keys have descriptions, values have names, other keys are refused', async (t) => {
-  t.match(
-    schema,
-    { $schema: 'http://json-schema.org/draft-07/schema#' },
-    'which editors know best',
-  );
+  // Which editors know best.
+  t.match(schema, { $schema: 'http://json-schema.org/draft-07/schema#' });
   t.equal(new Ajv({ strict: false }).validateSchema(schema), true);
   const visit = (path: string, part: Part): void => {
     if (part.type !== undefined || part.enum !== undefined) t.ok(part.title, `${path} has a title`);
@@ -63,5 +67,53 @@ t.test('addresses and networks are strict', async (t) => {
   for (const key of ['v4', 'v6', 'cidr'] as const) {
     for (const text of good[key].split(',')) t.ok(accepts(key, text), `${key} ${text}`);
     for (const text of bad[key].split(',')) t.notOk(accepts(key, text), `${key} '${text}'`);
+  }
+});
+
+t.test('every example is a valid state file and names the schema', async (t) => {
+  const files = globSync('examples/state-file/*.yaml', { cwd: root });
+  t.ok(files.length >= 3);
+  for (const file of files) {
+    const text = readFileSync(join(root, file), 'utf8');
+    t.match(
+      text,
+      /^# yaml-language-server: \$schema=\.\.\/\.\.\/schema\/state-file\.schema\.json\n/,
+    );
+    t.ok(stateOf(text).services.size > 0, file);
+    t.strictSame(warningsOf(text), [], file);
+  }
+});
+
+t.test('the example on the page is the file that it names', async (t) => {
+  const [, file = '', text] = /<!-- example: (\S+) -->\n```yaml\n(.*?)```\n/s.exec(page) ?? [];
+  t.equal(text, readFileSync(join(root, file), 'utf8'));
+});
+
+t.test('the errors on the page are the real ones', async (t) => {
+  const refused = [
+    ...page.matchAll(
+      /<!-- refused -->\n```yaml\n(.*?)```\n\n<!-- [^\n]* -->\n```text\n(.*?)```\n/gs,
+    ),
+  ];
+  t.equal(refused.length, page.split('<!-- refused -->').length - 1);
+  for (const [, text = '', expected] of refused) {
+    const result = new StateParser().parse(text);
+    t.equal(result.ok ? '' : `${formatProblems('state.yaml', result.errors)}\n`, expected);
+  }
+});
+
+t.test('the lists contain exactly the keys of the schema', async (t) => {
+  const lists = [...page.matchAll(/<!-- keys: (\w+) -->\n((?:\* .*\n)+)/g)];
+  const documented = new Set(lists.map(([, name = '']) => name));
+  for (const [, name = '', rows = ''] of lists) {
+    const keys = listItems(rows).flatMap(({ names }) => names);
+    const { properties = {} } =
+      name === 'file' ? schema : (schema.definitions[name] ?? { properties: {} });
+    t.strictSame(keys.sort(), Object.keys(properties).sort(), name);
+  }
+  // These two are explained in the row of the key that holds them.
+  const inline = new Set(['topology', 'sessionAffinity']);
+  for (const [name, definition] of Object.entries(schema.definitions)) {
+    if ('properties' in definition && !inline.has(name)) t.ok(documented.has(name), name);
   }
 });

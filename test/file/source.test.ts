@@ -146,3 +146,25 @@ t.test('a source that waits for its file keeps the process alive until it ends',
   });
   t.strictSame(await once(child, 'exit'), [0, null]);
 });
+
+t.test('V22 (kept, different): the hint of one endpoint alone takes nothing away', async (t) => {
+  const text = lines(
+    'nodes: [{name: edge-1, topology: {node: edge-1, zone: north}}]',
+    'services:',
+    '- service: {namespace: bakery, name: oven, externaltraffictolocal: true}',
+    '  endpoints:',
+    '  - {podname: oven-0, endpoint: {ips: {v4: [10.244.1.11]}}, topology: {node: edge-1}}',
+    '  - endpoint: {ips: {v4: [10.244.2.22]}}',
+    '    topology: {node: edge-2, zone: south}',
+    '    hints: {zones: [south]}',
+  );
+  const { view } = await followFile(t, text, { nodeName: 'edge-1' }).sink.next();
+  const endpoints = [...(view.get('bakery/oven')?.endpoints.values() ?? [])];
+  t.match(
+    endpoints.sort((a) => (a.local ? -1 : 1)),
+    [
+      { local: true, scopes: { internal: true, external: true } },
+      { local: false, scopes: { internal: true, external: false } },
+    ],
+  );
+});

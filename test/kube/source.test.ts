@@ -1,7 +1,23 @@
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import * as fc from 'fast-check';
 import t from 'tap';
-import { kubeOrphans } from '../../src/kube/events.ts';
-import { endpoint, node, service, slice } from '../support/fake-api/objects.ts';
+import { readLines } from '../../src/kube/body.ts';
+import {
+  kubeFailed,
+  kubeNode,
+  kubeOrphans,
+  kubeTriggered,
+  kubeWatching,
+} from '../../src/kube/events.ts';
+import { isOlder } from '../../src/kube/json.ts';
+import { type Ineligible, TO_BE_DELETED } from '../../src/kube/map.ts';
+import { sourceDisconnected } from '../../src/store/events.ts';
+import { systemClock } from '../../src/util/clock.ts';
+import { endpoint, type KubeObject, node, service, slice } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
+import { holdsAsync } from '../support/property.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -130,4 +146,144 @@ t.test('slices without their service are reported after a while', async (t) => {
   clock.advance(10_000);
   await until(() => orphans.length > 1);
   t.strictSame(orphans[1], { count: 0, example: undefined });
+});
+
+function tainted(...keys: string[]): KubeObject {
+  const plain = node('node-a');
+  const taints = keys.map((key) => ({ key, effect: 'NoSchedule' }));
+  return { ...plain, spec: { ...(plain['spec'] as object), taints } };
+}
+
+function deleted(): KubeObject {
+  const plain = node('node-a');
+  const deletionTimestamp = '2026-01-01T00:00:00Z';
+  return { ...plain, metadata: { ...plain.metadata, deletionTimestamp } };
+}
+
+const gone = node('gone');
+
+t.test('taint and deletion are reported once each, and when they end', async (t) => {
+  const told = collect(t, kubeNode);
+  const watching = collect(t, kubeWatching);
+  const { api } = await startKubeRig(t, {
+    source: { nodeName: 'node-a' },
+    prepare: (api) => api.upsert('nodes', tainted('other'), node('node-b')),
+  });
+  await until(() => watching.some(({ resource }) => resource === 'node'));
+  t.same(told, [], 'an eligible node is no news');
+  const asked = api.requests.map(({ query }) => query.get('fieldSelector'));
+  t.same(new Set(asked), new Set([null, 'metadata.name=node-a']), 'of other nodes no more is read');
+  const steps: [KubeObject, Ineligible][] = [
+    [tainted('other', TO_BE_DELETED), 'tainted'],
+    [tainted(TO_BE_DELETED), 'tainted'],
+    // A node that disappears keeps its state.
+    [gone, 'tainted'],
+    [tainted(TO_BE_DELETED), 'tainted'],
+    [tainted(), undefined],
+    [deleted(), 'deleted'],
+    [node('node-a'), undefined],
+  ];
+  for (const [object, ineligible] of steps) {
+    if (object === gone) api.delete('nodes', 'node-a');
+    else api.upsert('nodes', object);
+    await until(() => told.at(-1)?.ineligible === ineligible);
+  }
+  const causes = told.map(({ ineligible }) => ineligible);
+  t.same(causes, ['tainted', undefined, 'deleted', undefined]);
+});
+
+t.test('the networks of the node’s pods are passed on when they change', async (t) => {
+  const given: (readonly string[])[] = [];
+  const { api } = await startKubeRig(t, {
+    source: { nodeName: 'node-a', onPodNetworks: (networks) => given.push(networks) },
+    prepare: (api) => api.upsert('nodes', node('node-a'), node('node-b')),
+  });
+  await until(() => given.length === 1);
+  const dual = ['10.244.1.0/24', 'fd00:244:1::/64'];
+  api.upsert('nodes', tainted('other'));
+  api.upsert('nodes', { ...node('node-a'), spec: { podCIDRs: [...dual, 'nonsense'] } });
+  await until(() => given.length === 2);
+  api.upsert('nodes', { ...node('node-a'), spec: {} });
+  await until(() => given.length === 3);
+  t.same(given, [['10.244.1.0/24'], dual, []]);
+});
+
+t.test('if the server does not return the node, everything else works', async (t) => {
+  const failed = collect(t, kubeFailed);
+  const lost = collect(t, sourceDisconnected);
+  const { store } = await startKubeRig(t, {
+    source: { nodeName: 'node-a' },
+    prepare: (api) => api.deny('nodes'),
+  });
+  await until(() => failed.some(({ resource }) => resource === 'node'));
+  await until(() => store.synced);
+  const lists = lost.map(({ error }) => /^list \w+/.exec(error.message)?.[0]);
+  t.strictSame(new Set(lists), new Set(['list nodes']), 'it is no part of the state');
+});
+
+t.test('however a stream is cut into pieces, the lines are the same', async (t) => {
+  await holdsAsync(
+    t,
+    fc.asyncProperty(
+      fc.array(fc.string({ unit: 'grapheme' }).map((text) => text.replaceAll('\n', ''))),
+      fc.array(fc.nat(10)),
+      async (lines, cuts) => {
+        const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
+        const got: string[] = [];
+        const body = new EventEmitter() as IncomingMessage;
+        body.destroy = () => body;
+        const limits = { maxBytes: 1000, silenceMs: 1000, totalMs: 1000 };
+        const read = readLines('watch', body, limits, systemClock, (some) => got.push(...some));
+        let at = 0;
+        for (const cut of [...cuts, bytes.length]) {
+          body.emit('data', bytes.subarray(at, at + cut));
+          at += cut;
+        }
+        body.emit('end');
+        await read;
+        assert.deepEqual(
+          got,
+          lines.filter((line) => line.trim() !== ''),
+        );
+      },
+    ),
+  );
+});
+
+t.test('numbers of any length are compared; anything else is in no order', async (t) => {
+  t.ok(isOlder('9', '10'));
+  t.ok(isOlder('9007199254740992', '9007199254740993'));
+  t.notOk(isOlder('10', '9'));
+  t.notOk(isOlder('10', '10'));
+  for (const odd of ['', 'abc', '1a', '-1']) {
+    t.notOk(isOlder(odd, '10'));
+    t.notOk(isOlder('1', odd));
+  }
+});
+
+const KEY = 'endpoints.kubernetes.io/last-change-trigger-time';
+
+function changedAt(at: string, address = '10.1.0.5'): KubeObject {
+  const plain = slice('demo/web-x', [endpoint(address)]);
+  return { ...plain, metadata: { ...plain.metadata, annotations: { [KEY]: at } } };
+}
+
+t.test('changed slices have the time of their cause; lists have none', async (t) => {
+  const told = collect(t, kubeTriggered);
+  const soon = new Date(Date.now() + 60_000).toISOString();
+  const { api, watching } = await startKubeRig(t, {
+    prepare: (api) => api.upsert('endpointslices', changedAt(soon)),
+  });
+  await watching();
+  t.same(told, [], 'what was there at the start took no one’s time');
+  api.upsert('endpointslices', changedAt('2020-01-01T00:00:00Z', '10.1.0.6'));
+  api.upsert('endpointslices', changedAt('not a time', '10.1.0.7'));
+  api.upsert('endpointslices', changedAt(soon, '10.1.0.8'));
+  await until(() => told.length > 0);
+  t.same(told, [{ times: [Date.parse(soon)] }]);
+  api.delete('endpointslices', 'demo/web-x');
+  api.upsert('endpointslices', slice('demo/web-y', [endpoint('10.1.0.9')]));
+  api.upsert('endpointslices', changedAt(soon, '10.1.0.8'));
+  await until(() => told.length > 1);
+  t.equal(told.flatMap(({ times }) => times).length, 2, 'one that is deleted has none');
 });
