@@ -1,4 +1,5 @@
 /** Lists and events of a hostile API server, as far as they get: read, mapped, stored and passed on. */
+import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import * as fc from 'fast-check';
@@ -6,7 +7,8 @@ import t from 'tap';
 import { loadHasher } from '../../src/api/hash.ts';
 import { systemClock } from '../../src/util/clock.ts';
 import { KubeFailure } from '../../src/kube/failure.ts';
-import { type Json, isObject, keyOf } from '../../src/kube/json.ts';
+import { readLines } from '../../src/kube/body.ts';
+import { type Json, isObject, isOlder, keyOf } from '../../src/kube/json.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { listAll, triggerTimes, watchFrom } from '../../src/kube/list-watch.ts';
 import { type Feed, nodeFeed, ownNode, serviceFeed, sliceFeed } from '../../src/kube/map.ts';
@@ -162,6 +164,39 @@ for (const [verb, data, read] of [
     await holdsAsync(t, property);
   });
 }
+
+t.test('however a stream is cut into pieces, the lines are the same', async (t) => {
+  const text = fc.string({ unit: 'grapheme' }).map((each) => each.replaceAll('\n', ''));
+  const property = fc.asyncProperty(fc.array(text), fc.array(fc.nat(10)), async (lines, cuts) => {
+    const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
+    const got: string[] = [];
+    let at = 0;
+    const pieces = [...cuts, bytes.length].map((cut) => bytes.subarray(at, (at += cut)));
+    const body = Readable.from(
+      pieces.filter(({ length }) => length > 0),
+      { objectMode: false },
+    );
+    const limits = { maxBytes: 1000, silenceMs: 60_000, totalMs: 60_000 };
+    const onLines = (some: readonly string[]): unknown => got.push(...some);
+    await readLines('', body as IncomingMessage, limits, systemClock, onLines);
+    assert.deepEqual(
+      got,
+      lines.filter((line) => line.trim() !== ''),
+    );
+  });
+  await holdsAsync(t, property);
+});
+
+t.test('numbers of any length are compared; anything else is in no order', async (t) => {
+  t.ok(isOlder('9', '10'));
+  t.ok(isOlder('9007199254740992', '9007199254740993'));
+  t.notOk(isOlder('10', '9'));
+  t.notOk(isOlder('10', '10'));
+  for (const odd of ['', 'abc', '1a', '-1']) {
+    t.notOk(isOlder(odd, '10'));
+    t.notOk(isOlder('1', odd));
+  }
+});
 
 const RESOURCES = ['services', 'endpointslices', 'nodes'] as const;
 

@@ -1,9 +1,4 @@
-import assert from 'node:assert/strict';
-import { EventEmitter } from 'node:events';
-import type { IncomingMessage } from 'node:http';
-import * as fc from 'fast-check';
 import t from 'tap';
-import { readLines } from '../../src/kube/body.ts';
 import {
   kubeFailed,
   kubeNode,
@@ -11,13 +6,10 @@ import {
   kubeTriggered,
   kubeWatching,
 } from '../../src/kube/events.ts';
-import { isOlder } from '../../src/kube/json.ts';
 import { type Ineligible, TO_BE_DELETED } from '../../src/kube/map.ts';
 import { sourceDisconnected } from '../../src/store/events.ts';
-import { systemClock } from '../../src/util/clock.ts';
 import { endpoint, type KubeObject, node, service, slice } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
-import { holdsAsync } from '../support/property.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 
@@ -219,46 +211,6 @@ t.test('if the server does not return the node, everything else works', async (t
   await until(() => store.synced);
   const lists = lost.map(({ error }) => /^list \w+/.exec(error.message)?.[0]);
   t.strictSame(new Set(lists), new Set(['list nodes']), 'it is no part of the state');
-});
-
-t.test('however a stream is cut into pieces, the lines are the same', async (t) => {
-  await holdsAsync(
-    t,
-    fc.asyncProperty(
-      fc.array(fc.string({ unit: 'grapheme' }).map((text) => text.replaceAll('\n', ''))),
-      fc.array(fc.nat(10)),
-      async (lines, cuts) => {
-        const bytes = Buffer.from(lines.map((line) => `${line}\n`).join(''));
-        const got: string[] = [];
-        const body = new EventEmitter() as IncomingMessage;
-        body.destroy = () => body;
-        const limits = { maxBytes: 1000, silenceMs: 1000, totalMs: 1000 };
-        const read = readLines('watch', body, limits, systemClock, (some) => got.push(...some));
-        let at = 0;
-        for (const cut of [...cuts, bytes.length]) {
-          body.emit('data', bytes.subarray(at, at + cut));
-          at += cut;
-        }
-        body.emit('end');
-        await read;
-        assert.deepEqual(
-          got,
-          lines.filter((line) => line.trim() !== ''),
-        );
-      },
-    ),
-  );
-});
-
-t.test('numbers of any length are compared; anything else is in no order', async (t) => {
-  t.ok(isOlder('9', '10'));
-  t.ok(isOlder('9007199254740992', '9007199254740993'));
-  t.notOk(isOlder('10', '9'));
-  t.notOk(isOlder('10', '10'));
-  for (const odd of ['', 'abc', '1a', '-1']) {
-    t.notOk(isOlder(odd, '10'));
-    t.notOk(isOlder('1', odd));
-  }
 });
 
 const KEY = 'endpoints.kubernetes.io/last-change-trigger-time';
