@@ -3,12 +3,7 @@ import { KpngError, messageOf } from '../../errors.ts';
 import type { Log } from '../../observe/log.ts';
 import { TRIAL } from '../../portal/bounds.ts';
 import type { Exec } from '../../portal/exec.ts';
-import {
-  cleanUpIptables,
-  iptablesBackend,
-  tryIptables,
-  type Usable,
-} from '../../portal/iptables/backend.ts';
+import { cleanUpIptables, iptablesBackend, tryIptables } from '../../portal/iptables/backend.ts';
 import type { Flavor, Tools } from '../../portal/iptables/tools.ts';
 import {
   cleanUpNftables,
@@ -32,23 +27,26 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { socketHolder } from '../../util/listen-failure.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-interface PortalHost {
+export interface PortalHost extends Pick<RulePortalOptions, 'allocator'> {
   readonly options: UserspaceOptions;
   readonly log: Log;
   readonly exec: Exec;
   readonly tools: () => Promise<Tools>;
   readonly engine: 'node' | 'linux';
-  /** Of a dry run: nothing is probed, and nothing of other portals removed. */
-  readonly dry: object | undefined;
+  /**
+   * Of a dry run: replaces values that differ from run to run, and parts that open sockets. Nothing is probed, and
+   * nothing of other portals removed.
+   */
+  readonly dry: Pick<RulePortalOptions, 'owner' | 'random' | 'canary'> | undefined;
 }
 
 /** Creates a portal with packet rules. Rejects with KPNG_USAGE for an address that rules cannot redirect to. */
 export async function createRulePortal(
   kind: 'nftables' | 'transparent' | 'iptables',
   host: PortalHost,
-  shared: RulePortalOptions,
 ): Promise<Portal> {
-  const { options, log, exec, tools, dry } = host;
+  const { options, log, exec, tools, dry, allocator } = host;
+  const { bindAddress, nodePortAddresses } = options;
   const watch = kind === 'transparent' && dry === undefined ? watchSettings(log) : undefined;
   /** Removes stale rules of other portals with the same names; logs those of running processes. */
   const afterStart = async (signal: AbortSignal): Promise<void> => {
@@ -56,7 +54,8 @@ export async function createRulePortal(
     const check = () => removeStaleRules(kind, flavor, options, log, exec);
     await Promise.all([watch?.(signal), waitForOtherWriters(kind, check, signal)]);
   };
-  const rules = { ...shared, ...(dry === undefined && { afterStart }) };
+  const shared = { allocator, bindAddress, nodePortAddresses, exec };
+  const rules = { ...shared, ...(dry ?? { afterStart }) };
   if (kind === 'iptables') {
     const families = dry ? undefined : await iptablesFamilies(host);
     const backend = iptablesBackend(exec, tools, options.portalChainPrefix);
@@ -96,7 +95,9 @@ async function bestPortal(host: PortalHost): Promise<Choice> {
       return await chooseNftables(host, families);
     }
     problems.push(problem);
-    await tryTools(host, families);
+    const usable = await tryIptables(host.exec, await host.tools(), families);
+    const [reason] = usable.problems.values();
+    if (usable.families.length === 0 && reason !== undefined) throw reason;
     return ['iptables', problem.message, problem.code];
   } catch (error) {
     if (!(error instanceof KpngError)) throw error;
@@ -187,16 +188,18 @@ const LASTING = new Set<string>(['KPNG_PORTAL_UNSUPPORTED', 'KPNG_PORTAL_TOOL_MI
  * The families that iptables can write rules for; undefined if unknown or none: then each write retries, and its
  * error gives the reason.
  */
-async function iptablesFamilies(host: PortalHost): Promise<readonly Family[] | undefined> {
-  const wanted = familiesFor(host.options);
-  const usable = await tryTools(host, wanted).catch((error: unknown) => {
+async function iptablesFamilies({ options, log, exec, tools }: PortalHost) {
+  const wanted = familiesFor(options);
+  const found = await tools().catch((error: unknown) => {
     if (!(error instanceof KpngError)) throw error;
   });
-  for (const [family, { code, message: reason }] of usable?.problems ?? []) {
+  const usable = found && (await tryIptables(exec, found, wanted));
+  if (usable === undefined || usable.families.length === 0) return undefined;
+  for (const [family, { code, message: reason }] of usable.problems) {
     if (!LASTING.has(code)) return undefined;
-    host.log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
+    log.warn(`There will be no packet rules for IPv${family}`, { reason, code });
   }
-  return usable?.families;
+  return usable.families;
 }
 
 /** The families that the host has. Throws KPNG_USAGE if packets cannot be redirected to the bind address. */
@@ -204,14 +207,6 @@ function familiesFor({ bindAddress }: UserspaceOptions): Family[] {
   const families = hostFamilies(hostAddresses());
   bindAddresses(bindAddress, families);
   return families;
-}
-
-/** The families that iptables can write rules for, and why not the others. Rejects with a KpngError if there is none. */
-async function tryTools({ exec, tools }: PortalHost, families: readonly Family[]): Promise<Usable> {
-  const usable = await tryIptables(exec, await tools(), families);
-  const [problem] = usable.problems.values();
-  if (usable.families.length === 0 && problem !== undefined) throw problem;
-  return usable;
 }
 
 /**

@@ -4,20 +4,17 @@ import type { AddressKeeper } from '../../portal/interface/keeper.ts';
 import type { Tools } from '../../portal/iptables/tools.ts';
 import type { Portal } from '../../portal/portal.ts';
 import { reservationKey, PortAllocator } from '../../portal/proxy-ports.ts';
-import type { RulePortalOptions } from '../../portal/rules/rule-portal.ts';
 import type { PreviousListener } from '../../handover/protocol.ts';
 import { systemClock } from '../../util/clock.ts';
 import { usage } from '../flags/table.ts';
+import type { PortalHost } from './rule-portals.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
 export interface PortalContext {
   /** Runs the programs of the host. */
   readonly exec?: Exec;
-  /**
-   * For a dry run: replaces values that differ from run to run, and parts that open sockets. Nothing is probed; `auto`
-   * means nftables on Linux.
-   */
-  readonly dry?: Pick<RulePortalOptions, 'owner' | 'random' | 'canary'>;
+  /** With it, `auto` means nftables on Linux. */
+  readonly dry?: PortalHost['dry'];
   /** Of the process that this one takes over from. */
   readonly previous?: readonly PreviousListener[];
   /** Default: `node`, with which `auto` does not try transparent sockets. */
@@ -53,7 +50,7 @@ export async function createPortal(
   const random = dry?.random ?? Math.random;
   const allocator = new PortAllocator(portRange, random, previousPorts, unusable);
   const tools = iptablesTools(exec, options.iptablesFlavor, log, dry !== undefined);
-  const host = { options, log, exec, tools, engine, dry };
+  const host = { options, log, exec, tools, engine, dry, allocator };
   const rulePortals = () => import('./rule-portals.ts');
   let kind: Portal['kind'];
   if (options.portal !== 'auto') kind = options.portal;
@@ -61,8 +58,7 @@ export async function createPortal(
   else kind = process.platform === 'linux' ? 'nftables' : 'address';
 
   if (kind === 'nftables' || kind === 'transparent' || kind === 'iptables') {
-    const shared = { allocator, bindAddress, nodePortAddresses, exec, ...dry };
-    return (await rulePortals()).createRulePortal(kind, host, shared);
+    return (await rulePortals()).createRulePortal(kind, host);
   }
   const { AddressPortal, NonePortal } = await import('../../portal/address.ts');
   if (kind === 'none') return new NonePortal(allocator, bindAddress);
