@@ -1,13 +1,10 @@
 import { HAS_LINUX_ENGINE } from '../runner/check.ts';
-import { captureLog } from '../support/captured-log.ts';
 import { adminRig, Cli, stateFile } from '../support/cli.ts';
 import { type MetricsPage, parseMetrics } from '../support/metrics-page.ts';
 import { echoServer, request } from '../support/tcp-peers.ts';
 import { writeFileSync } from 'node:fs';
 import t from 'tap';
 import type { Test } from 'tap';
-import { adviseOnDescriptors } from '../../src/cli/sinks/userspace-runtime.ts';
-import { defaultReserve } from '../../src/proxysocket/core/descriptors.ts';
 
 /** The whole program at its main job: state file in, connections through, and everything that watches. */
 
@@ -77,23 +74,20 @@ t.test('TERM: new connections are served for the drain delay, with health failin
 
 const onlyLinux = { skip: process.platform === 'linux' ? false : 'only on linux' };
 
-t.test('with ulimit -n 256, a quarter is reserved, and the log says so', onlyLinux, async (t) => {
+t.test('too few descriptors are logged: few clients, or none', onlyLinux, async (t) => {
   const { path } = await stateFile(t, []);
   const line = `file -i ${path} to-userspace --portal=none --node-name=n1`.split(' ');
   const flags = ['--metrics-bind-address=', '--healthz-bind-address='];
   const inside = ['/bin/sh', '-c', 'ulimit -n 256 && exec "$0" "$@"'];
-  const cli = new Cli(t, [...line, ...flags], undefined, inside);
-  const message = 'Too few file descriptors for many clients; raise ulimit -n';
-  t.match(await cli.line(message), { level: 'warn', limit: 256, reserved: 64, left: 192 });
-});
-
-t.test('a low file limit is a warning, a reserve that leaves nothing an error', async (t) => {
-  const { log, lines } = await captureLog();
-  adviseOnDescriptors(log, 1024, defaultReserve(1024));
-  t.same(lines(), []);
-  adviseOnDescriptors(log, 256, defaultReserve(256));
-  adviseOnDescriptors(log, 256, 256);
-  adviseOnDescriptors(log, 100, 256);
-  const none = { level: 'error', left: 0, code: 'KPNG_LIMIT_REACHED' };
-  t.match(lines(), [{ level: 'warn', msg: /raise ulimit -n/, left: 192 }, none, none]);
+  const few = 'Too few file descriptors for many clients; raise ulimit -n';
+  const none =
+    'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors';
+  for (const [reserved, message, expected] of [
+    [64, few, { level: 'warn', left: 192 }],
+    [256, none, { level: 'error', left: 0, code: 'KPNG_LIMIT_REACHED' }],
+  ] as const) {
+    const reserve = reserved === 64 ? [] : [`--reserved-descriptors=${reserved}`];
+    const cli = new Cli(t, [...line, ...flags, ...reserve], undefined, inside);
+    t.match(await cli.line(message), { limit: 256, reserved, ...expected });
+  }
 });

@@ -57,11 +57,15 @@ export async function createEngine(
       // The node engine could not open the sockets of that portal.
       const fallback = (counters: NewCounters) =>
         chosen.portal?.kind === 'transparent' ? undefined : makeNode(counters);
-      const start = async () => {
-        const { Pool } = await import('../../proxysocket/pool/pool.ts');
-        return Pool.start({ limits, workers, fallback, ...hooks });
-      };
-      const pool = await remembered(start, crashHistory(instance, crashFolder), engine, log);
+      const { path, during, ...history } = crashHistory(instance, crashFolder);
+      const crashes = history.crashes();
+      if (crashes >= MAX_CRASHES) {
+        const what = `the last ${crashes} starts crashed in its probes; remove ${path} to retry`;
+        if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
+        log.warn('Starting the linux engine although it crashed before', { crashes, path });
+      }
+      const { Pool } = await import('../../proxysocket/pool/pool.ts');
+      const pool = await during(() => Pool.start({ limits, workers, fallback, ...hooks }));
       if (pool.workers < workers)
         log.warn('The kernel cannot spread clients by address; there is only one worker', {
           workers,
@@ -83,30 +87,6 @@ export async function createEngine(
     });
   }
   return makeNode();
-}
-
-/** Starts the `linux` engine. Rejects if its last starts have crashed the process, unless it is required. */
-async function remembered<Pool>(
-  start: () => Promise<Pool>,
-  { path, crashes, begin, end }: ReturnType<typeof crashHistory>,
-  engine: 'auto' | 'linux',
-  log: Log,
-): Promise<Pool> {
-  const count = crashes();
-  if (count >= MAX_CRASHES) {
-    const what = `the last ${count} starts crashed in its probes; remove ${path} to retry`;
-    if (engine === 'auto') throw new Error(`crash-loop: ${what}`);
-    log.warn('Starting the linux engine although it crashed before', { crashes: count, path });
-  }
-  begin();
-  // An uncaught error or a second signal; not a crash in a system call.
-  process.once('exit', end);
-  try {
-    return await start();
-  } finally {
-    process.off('exit', end);
-    end();
-  }
 }
 
 /** Crashes in a row after which the next start avoids the engine. */
@@ -133,16 +113,27 @@ export function crashHistory(instance: string, folder = defaultFolder()) {
     const found = isPrivate(folder) ? attempt(() => lstatSync(path)) : undefined;
     return found !== undefined && found.mtimeMs > Date.now() - WINDOW_MS ? found.size : 0;
   };
-  /** Call before the probes. If it fails, the crash will not be remembered. */
+  /** If it fails, the crash will not be remembered. */
   const begin = (): void =>
     attempt(() => {
       mkdirSync(folder, { mode: 0o700, recursive: true });
       const size = Math.min(MAX_CRASHES, crashes() + 1);
       if (isPrivate(folder)) writeFileSync(path, 'x'.repeat(size), { mode: 0o600 });
     });
-  /** Call after the probes. If it fails, the file counts until it is too old. */
+  /** If it fails, the file counts until it is too old. */
   const end = (): void => attempt(() => rmSync(path, { force: true }));
-  return { path, crashes, begin, end };
+  const during = async <T>(probes: () => Promise<T>): Promise<T> => {
+    begin();
+    // An uncaught error or a second signal; not a crash in a system call.
+    process.once('exit', end);
+    try {
+      return await probes();
+    } finally {
+      process.off('exit', end);
+      end();
+    }
+  };
+  return { path, crashes, begin, end, during };
 }
 
 /** Whether it is a folder that only its owner, this user, may write to. */

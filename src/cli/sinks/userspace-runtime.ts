@@ -151,7 +151,7 @@ const ENOUGH = 4 * DEFAULT_LIMITS.reservedDescriptors;
  * Warns at startup if the file descriptor limit allows few clients or none. `limit`: that of the process; `reserve`:
  * kept free for other uses.
  */
-export function adviseOnDescriptors(log: Log, limit: number, reserve: number): void {
+function adviseOnDescriptors(log: Log, limit: number, reserve: number): void {
   const left = Math.max(0, limit - reserve);
   const keys = { limit, reserved: reserve, left };
   if (left === 0) {
