@@ -105,7 +105,8 @@ interface Contact {
 /** Connects and, on request, reads the greeting; otherwise resets, which leaves no state in the kernel. */
 export function contact(to: HostPort, listens: boolean, timeout = CANARY_TIMEOUT_MS) {
   const { promise, resolve } = Promise.withResolvers<Contact>();
-  const socket = connect({ ...to, timeout });
+  // In halves: timers count from the beginning of a turn of the event loop, so the first may be over at once.
+  const socket = connect({ ...to, timeout: timeout / 2 });
   let result: ProbeResult = 'gone';
   let text = '';
   let error: NodeJS.ErrnoException | undefined;
@@ -121,10 +122,12 @@ export function contact(to: HostPort, listens: boolean, timeout = CANARY_TIMEOUT
     if (text.includes('\n') || text.length === MAX_GREETING) socket.destroy();
   });
   socket.once('timeout', () => {
-    // After a pause of the event loop, timers come before sockets that have long been ready.
-    setImmediate(() => {
-      if (result === 'gone') result = 'silent';
-      socket.destroy();
+    socket.setTimeout(timeout / 2, () => {
+      // After a pause of the event loop, timers come before sockets that have long been ready.
+      setImmediate(() => {
+        if (result === 'gone') result = 'silent';
+        socket.destroy();
+      });
     });
   });
   socket.on('error', (cause) => (error = cause));
