@@ -87,12 +87,10 @@ t.test('standard error gets everything before the process ends at once', async (
   t.match(written, /^([^\n]*\n){99}[^\n]*line 99"[^\n]*\n$/);
 });
 
-t.test(
-  'a process continues with its work while no one reads its log, and when no one can',
-  async (t) => {
-    const child = script(
-      t,
-      `for (let n = 0; n < 20_000; n++) log.info('line');
+t.test('a process continues while no one reads its log, and when no one can', async (t) => {
+  const child = script(
+    t,
+    `for (let n = 0; n < 20_000; n++) log.info('line');
      process.stdout.write('done');
      const timer = setInterval(() => log.info('still here'), 5);
      process.stdin.once('data', () => {
@@ -100,26 +98,25 @@ t.test(
        for (let n = 0; n < 100; n++) log.info('no one can read this');
        setTimeout(() => process.stdout.write('continues', () => process.exit(0)), 20);
      });`,
-    );
-    t.equal(String((await once(child.stdout, 'data'))[0]), 'done');
-    let seen = '';
-    child.stderr.on('data', (piece: string) => (seen += piece)).resume();
-    await until(() => seen.endsWith('"still here"}\n'));
-    const lines = seen
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line) as { msg: string; lost?: number });
-    // The pipe may take a few more lines now and then, so there can be more than one notice.
-    const written = lines.filter(({ msg }) => msg === 'line').length;
-    const notices = lines.filter(({ lost }) => lost !== undefined);
-    t.match(notices[0]?.msg, 'Log lines lost: standard error was not read in time');
-    const lost = notices.reduce((sum, notice) => sum + (notice.lost ?? 0), 0);
-    t.ok(lost + written >= 20_000, 'every line was written or is in the count of the lost ones');
-    t.equal(lines.at(-1)?.msg, 'still here');
+  );
+  t.equal(String((await once(child.stdout, 'data'))[0]), 'done');
+  let seen = '';
+  child.stderr.on('data', (piece: string) => (seen += piece)).resume();
+  await until(() => seen.endsWith('"still here"}\n'));
+  const lines = seen
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { msg: string; lost?: number });
+  // The pipe may take a few more lines now and then, so there can be more than one notice.
+  const written = lines.filter(({ msg }) => msg === 'line').length;
+  const notices = lines.filter(({ lost }) => lost !== undefined);
+  t.match(notices[0]?.msg, 'Log lines lost: standard error was not read in time');
+  const lost = notices.reduce((sum, notice) => sum + (notice.lost ?? 0), 0);
+  t.ok(lost + written >= 20_000, 'every line was written or is in the count of the lost ones');
+  t.equal(lines.at(-1)?.msg, 'still here');
 
-    child.stderr.destroy();
-    child.stdin.write('go');
-    t.equal(String((await once(child.stdout, 'data'))[0]), 'continues');
-    t.equal((await once(child, 'close'))[0], 0);
-  },
-);
+  child.stderr.destroy();
+  child.stdin.write('go');
+  t.equal(String((await once(child.stdout, 'data'))[0]), 'continues');
+  t.equal((await once(child, 'close'))[0], 0);
+});

@@ -181,34 +181,31 @@ function annotated(given: Record<string, string>) {
   return { udp, tcp, problems: told(desired) };
 }
 
-t.test(
-  'the idle time of UDP sessions, and the PROXY protocol for TCP, by annotation',
-  async (t) => {
-    const good = annotated({
-      'udp-idle-timeout': '1m30s',
-      'proxy-protocol': 'v2',
-      'proxy-protocol-from': '10.0.0.0/8, 2001:db8::/32',
-    });
-    const proxyProtocolFrom = ['10.0.0.0/8', '2001:db8::/32'];
-    t.match(good, {
-      udp: { udpIdleTimeoutMs: 90_000, proxyProtocol: undefined },
-      tcp: { udpIdleTimeoutMs: undefined, proxyProtocol: 2, proxyProtocolFrom },
-    });
-    t.strictSame(good.problems, []);
-    for (const bad of ['soon', '0', '30', '1000000h']) {
-      const { udp, problems } = annotated({ 'udp-idle-timeout': bad });
-      t.equal(udp?.udpIdleTimeoutMs, undefined);
-      const message = /^KPNG_SERVICE_INVALID d\/web: the annotation \S+\/udp-idle-timeout/;
-      t.match(problems, [message], bad);
-    }
-    const bad = annotated({ 'proxy-protocol': '3', 'proxy-protocol-from': '10.0.0.0/8, nowhere' });
-    t.match(bad.tcp, { proxyProtocolFrom: ['10.0.0.0/8'] }, 'the good part counts');
-    t.match(bad.problems, [
-      /the annotation \S+proxy-protocol "3" is not v1 or v2$/,
-      /the annotation \S+proxy-protocol-from "10.0.0.0\/8, nowhere" is not a list/,
-    ]);
-  },
-);
+t.test('annotations: the idle time of UDP sessions, the PROXY protocol for TCP', async (t) => {
+  const good = annotated({
+    'udp-idle-timeout': '1m30s',
+    'proxy-protocol': 'v2',
+    'proxy-protocol-from': '10.0.0.0/8, 2001:db8::/32',
+  });
+  const proxyProtocolFrom = ['10.0.0.0/8', '2001:db8::/32'];
+  t.match(good, {
+    udp: { udpIdleTimeoutMs: 90_000, proxyProtocol: undefined },
+    tcp: { udpIdleTimeoutMs: undefined, proxyProtocol: 2, proxyProtocolFrom },
+  });
+  t.strictSame(good.problems, []);
+  for (const bad of ['soon', '0', '30', '1000000h']) {
+    const { udp, problems } = annotated({ 'udp-idle-timeout': bad });
+    t.equal(udp?.udpIdleTimeoutMs, undefined);
+    const message = /^KPNG_SERVICE_INVALID d\/web: the annotation \S+\/udp-idle-timeout/;
+    t.match(problems, [message], bad);
+  }
+  const bad = annotated({ 'proxy-protocol': '3', 'proxy-protocol-from': '10.0.0.0/8, nowhere' });
+  t.match(bad.tcp, { proxyProtocolFrom: ['10.0.0.0/8'] }, 'the good part counts');
+  t.match(bad.problems, [
+    /the annotation \S+proxy-protocol "3" is not v1 or v2$/,
+    /the annotation \S+proxy-protocol-from "10.0.0.0\/8, nowhere" is not a list/,
+  ]);
+});
 
 t.test('whose address endpoints see, by annotation with the policy Local', async (t) => {
   const name = 'kpng-userspace.io/client-address';

@@ -135,37 +135,34 @@ t.test('a half-closed relay may live while the system sends what it has', async 
   t.same(dial.log, ['reset half-close-timeout']);
 });
 
-t.test(
-  'a service that is its own endpoint refuses its clients, until that is corrected',
-  async (t) => {
-    const failed = collect(t, connectFailed);
-    const [here, there] = [endpointAt(80, '10.0.0.1'), endpointAt(80, '10.0.0.2')];
-    const host = await hostOf({ endpoints: [here] });
-    t.same(host.connect('10.0.0.1', '').dials, []);
-    t.match(failed, [
-      {
-        endpoint: '10.0.0.1:80',
-        cause: 'loop',
-        error: { code: 'KPNG_ENDPOINT_LOOP', servicePort: 'a', message: /itself/ },
-      },
-    ]);
-    t.match(host.counters('a'), { connections: 1, connectErrors: { loop: 1 }, active: 0 });
-    t.match(host.counters('a'), { rejectedConnectFailed: 1 });
-    const { failing } = await host.inspect({ maxConnections: 0, failing: true });
-    t.equal(failing?.size, 1, 'any other endpoint would be preferred');
+t.test('a service that is its own endpoint refuses clients until it is corrected', async (t) => {
+  const failed = collect(t, connectFailed);
+  const [here, there] = [endpointAt(80, '10.0.0.1'), endpointAt(80, '10.0.0.2')];
+  const host = await hostOf({ endpoints: [here] });
+  t.same(host.connect('10.0.0.1', '').dials, []);
+  t.match(failed, [
+    {
+      endpoint: '10.0.0.1:80',
+      cause: 'loop',
+      error: { code: 'KPNG_ENDPOINT_LOOP', servicePort: 'a', message: /itself/ },
+    },
+  ]);
+  t.match(host.counters('a'), { connections: 1, connectErrors: { loop: 1 }, active: 0 });
+  t.match(host.counters('a'), { rejectedConnectFailed: 1 });
+  const { failing } = await host.inspect({ maxConnections: 0, failing: true });
+  t.equal(failing?.size, 1, 'any other endpoint would be preferred');
 
-    // The address passes to another service; the endpoint is the same.
-    const moved = { ...listenSpec('a', ['10.0.0.3:80']), endpoints: [here] };
-    await host.set(moved, listenSpec('b', ['10.0.0.1:80']));
-    t.equal(host.connect('10.0.0.3', '').dials.length, 1);
+  // The address passes to another service; the endpoint is the same.
+  const moved = { ...listenSpec('a', ['10.0.0.3:80']), endpoints: [here] };
+  await host.set(moved, listenSpec('b', ['10.0.0.1:80']));
+  t.equal(host.connect('10.0.0.3', '').dials.length, 1);
 
-    // Packet rules that redirect an endpoint to the service.
-    await host.set({ ...moved, endpoints: [there], portals: [there] });
-    t.same(host.connect('10.0.0.3', '').dials, []);
-    await host.set({ ...moved, endpoints: [there] });
-    t.equal(host.connect('10.0.0.3', '').dials.length, 1);
-  },
-);
+  // Packet rules that redirect an endpoint to the service.
+  await host.set({ ...moved, endpoints: [there], portals: [there] });
+  t.same(host.connect('10.0.0.3', '').dials, []);
+  await host.set({ ...moved, endpoints: [there] });
+  t.equal(host.connect('10.0.0.3', '').dials.length, 1);
+});
 
 t.test('clients in the networks of pods get the traffic of the cluster', async (t) => {
   const clusterClients = { networks: ['192.0.2.0/24'], traffic: 'cluster' } as const;
