@@ -9,7 +9,7 @@ import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { textsOf } from '../support/api-rig.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
-import { Mailbox } from '../support/mailbox.ts';
+import { Mailbox } from '../support/until.ts';
 import { deletePath as gone, reset, service, setBytes, sync } from '../support/messages.ts';
 
 const METHOD = '/globalv1.Sets/Watch';

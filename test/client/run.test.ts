@@ -3,7 +3,7 @@ import { parseTarget } from '../../src/client/target.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { run, type ServiceItem } from '../../src/index.ts';
 import { startKpngServer } from '../support/kpng-server.ts';
-import { Mailbox } from '../support/mailbox.ts';
+import { Mailbox } from '../support/until.ts';
 import { endpoint, reset, service, setEndpoint, setService, sync } from '../support/messages.ts';
 
 const first = [

@@ -13,7 +13,7 @@ import { itemsIn } from '../support/api-rig.ts';
 import { emptyCluster, NODES, perform, pod, step } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { loader, problemsOf, stateOf, warningsOf } from '../support/file-rig.ts';
-import { listening } from '../support/mailbox.ts';
+import { listening } from '../support/sockets.ts';
 import { holdsAsync } from '../support/property.ts';
 import { until } from '../support/until.ts';
 

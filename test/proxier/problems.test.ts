@@ -2,7 +2,7 @@ import t from 'tap';
 import { listenerFailed } from '../../src/proxysocket/events.ts';
 import { proxierSynced, servicePortChanged, problemChanged } from '../../src/proxier/events.ts';
 import { addressRig } from '../support/proxier-rig.ts';
-import { collect } from '../support/sockets.ts';
+import { collect, listening } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 import { clusterEntry, entry, ports } from '../support/messages.ts';
 import type { ErrorCode } from '../../src/errors.ts';
@@ -10,7 +10,6 @@ import { Problems } from '../../src/proxier/problems.ts';
 import { type ListenFailure, listenProblem, portalProblem } from '../../src/proxier/report.ts';
 import type { ListenSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { listening } from '../support/mailbox.ts';
 
 t.test('addresses that the host does not have are one problem, reported once', async (t) => {
   const rig = addressRig(t);

@@ -3,7 +3,7 @@ import { LINGER_MS } from '../../src/proxier/engine-sync.ts';
 import { sharedSocketsName } from '../../src/proxysocket/core/shared-service-ports.ts';
 import { listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
 import { exits } from '../support/fake-exec.ts';
-import { listening } from '../support/mailbox.ts';
+import { listening } from '../support/sockets.ts';
 import { endpoint, clusterEntry, entry, ports } from '../support/messages.ts';
 import { nftablesRig, type Rig } from '../support/proxier-rig.ts';
 import { until } from '../support/until.ts';

@@ -5,9 +5,8 @@ import { healthCheckFailed, healthCheckServed } from '../../src/sinks/events.ts'
 import { HealthCheckSink, type HealthCheckSinkOptions } from '../../src/sinks/healthchecks.ts';
 import type { ServiceEntry } from '../../src/store/local-view.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
-import { listening } from '../support/mailbox.ts';
 import type { HostAddress } from '../../src/util/host-addresses.ts';
-import { freePort } from '../support/sockets.ts';
+import { freePort, listening } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 

@@ -7,7 +7,7 @@ import type { GlobalStore } from '../../src/store/global-store.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink, LocalView } from '../../src/store/local-view.ts';
 import { Cluster, pod, NODES, perform, step } from '../support/cluster.ts';
-import { listening } from '../support/mailbox.ts';
+import { listening } from '../support/sockets.ts';
 import { holdsAsync } from '../support/property.ts';
 import { RecordingSink } from '../support/recording-sink.ts';
 import { until } from '../support/until.ts';

@@ -20,7 +20,7 @@ import { type ChangeSet, GlobalReaders } from '../../src/store/reader.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { emptyCluster, type Cluster } from './cluster.ts';
-import { Mailbox } from './mailbox.ts';
+import { Mailbox } from './until.ts';
 
 /** `R`, `Y`, `S1 path`, `D2 path`: Reset, Sync, Set and Delete with the number of the set. */
 export function opText({ op }: OpItem): string {

@@ -16,7 +16,7 @@ import type { GlobalStore } from '../../src/store/global-store.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import { renameOver } from '../../src/util/atomic-file.ts';
 import type { TypedChannel } from '../../src/util/channel.ts';
-import { listening } from './mailbox.ts';
+import { listening } from './sockets.ts';
 import { RecordingSink } from './recording-sink.ts';
 
 /** The state of a valid text; throws with the problems of any other. */

@@ -12,7 +12,7 @@ import {
 import { startHttpServer, type HttpServerOptions } from '../../src/util/http-server.ts';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { FakeClock } from './fake-clock.ts';
-import { listening } from './mailbox.ts';
+import { listening } from './sockets.ts';
 
 /** What a server answers by path; the rest is 404. */
 export type TestPages = Readonly<

@@ -3,8 +3,7 @@ import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { portalFailed, portalLost, portalWritten } from '../../src/portal/events.ts';
 import { FakeClock } from './fake-clock.ts';
 import { FakeIp } from './fake-ip.ts';
-import { listening } from './mailbox.ts';
-import type { Teardown } from './sockets.ts';
+import { type Teardown, listening } from './sockets.ts';
 
 /** A keeper on a make-believe host, with what it reports. */
 export class KeeperRig {

@@ -19,9 +19,8 @@ import { KpngClient, type KpngClientOptions } from '../../src/client/client.ts';
 import { parseTarget } from '../../src/client/target.ts';
 import type { KpngError } from '../../src/errors.ts';
 import { FakeClock } from './fake-clock.ts';
-import { Mailbox } from './mailbox.ts';
 import { RecordingSink } from './recording-sink.ts';
-import { until } from './until.ts';
+import { until, Mailbox } from './until.ts';
 
 export interface KpngServerOptions {
   /** Default: a free port of 127.0.0.1. A `unix:` address works too. */

@@ -1,5 +1,5 @@
 import type { LocalChange, LocalSink, LocalView } from '../../src/store/local-view.ts';
-import { Mailbox } from './mailbox.ts';
+import { Mailbox } from './until.ts';
 
 /** One call of a sink, not settled yet unless the sink is `automatic`. */
 interface SinkCall {

@@ -6,7 +6,6 @@ import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import type { TypedChannel } from '../../src/util/channel.ts';
-import { listening } from './mailbox.ts';
 
 // libuv opens a spare descriptor with the first stream of a process, and keeps it: now, so that no test counts it.
 connect(1, '127.0.0.1').destroy();
@@ -14,6 +13,16 @@ connect(1, '127.0.0.1').destroy();
 /** What a test of tap offers that these helpers need. */
 export interface Teardown {
   teardown(after: () => unknown): void;
+}
+
+/** Calls back for each event of a channel until the test ends. */
+export function listening<Event extends object>(
+  t: Teardown,
+  channel: TypedChannel<Event>,
+  onEvent: (event: Event) => void,
+): void {
+  channel.subscribe(onEvent);
+  t.teardown(() => channel.unsubscribe(onEvent));
 }
 
 /** Collects the messages of a channel until the test ends. */

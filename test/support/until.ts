@@ -29,3 +29,29 @@ export async function eventually(look: () => boolean | Promise<boolean>): Promis
   }
   return false;
 }
+
+/** Things that arrive, to be waited for one after another. */
+export class Mailbox<T> {
+  readonly #what: string;
+  readonly #items: T[] = [];
+
+  /** `what` is named when nothing arrives. */
+  constructor(what: string) {
+    this.#what = what;
+  }
+
+  /** How many have arrived and were not taken. */
+  get size(): number {
+    return this.#items.length;
+  }
+
+  put(item: T): void {
+    this.#items.push(item);
+  }
+
+  /** The next one. Rejects when none arrives within the deadline. */
+  async take(): Promise<T> {
+    await until(() => this.size > 0, undefined, this.#what);
+    return this.#items.shift() as T;
+  }
+}

@@ -12,7 +12,7 @@ import {
 import { waitForOtherWriters, writerText } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
-import { listening } from '../../support/mailbox.ts';
+import { listening } from '../../support/sockets.ts';
 import { blackHole, endpointAt } from '../../support/tcp-peers.ts';
 import { until } from '../../support/until.ts';
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
 import { portalFailed, portalLost, portalWritten } from '../../../src/portal/events.ts';
 import { exits } from '../../support/fake-exec.ts';
-import { listening } from '../../support/mailbox.ts';
+import { listening } from '../../support/sockets.ts';
 import { NODE, type NftablesRig, testRules } from '../../support/rule-rigs.ts';
 import { wants } from '../../support/portals.ts';
 

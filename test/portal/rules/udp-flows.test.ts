@@ -5,7 +5,7 @@ import type { Exec } from '../../../src/portal/exec.ts';
 import { clearFlows } from '../../../src/portal/rules/udp-flows.ts';
 import type { HostAddress } from '../../../src/util/host-addresses.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
-import { listening } from '../../support/mailbox.ts';
+import { listening } from '../../support/sockets.ts';
 import { wants } from '../../support/portals.ts';
 import { type NftablesRig, type RigOptions, testRules } from '../../support/rule-rigs.ts';
 

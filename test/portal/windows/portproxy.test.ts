@@ -11,7 +11,7 @@ import {
 import type { ListenSpec } from '../../../src/proxysocket/spec.ts';
 import { portalWritten } from '../../../src/portal/events.ts';
 import { FakeNetsh } from '../../support/fake-netsh.ts';
-import { listening } from '../../support/mailbox.ts';
+import { listening } from '../../support/sockets.ts';
 import { KeeperRig } from '../../support/keeper-rig.ts';
 import { portal as spec, wants } from '../../support/portals.ts';
 

@@ -1,6 +1,6 @@
 /** TCP clients of a service port without endpoints, with a hold timeout. */
 import { once } from 'node:events';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { tcpHeld, tcpHoldEnded, limitChanged, rejected } from '../../../src/proxysocket/events.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
 import {
@@ -9,24 +9,14 @@ import {
   echoServer,
   endOf,
   readAll,
-  refusingEndpoint,
   tcpClient,
   endpointAt,
 } from '../../support/tcp-peers.ts';
 import { held, holding, HOUR, tcpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import type { LimitChange } from '../../../src/proxysocket/limits.ts';
-import type { NodeEngineOptions } from '../../../src/proxysocket/node/engine.ts';
 import type { EndpointSpec } from '../../../src/proxysocket/spec.ts';
 import { FakeHost, listenSpec } from '../../support/fake-host.ts';
-
-/** An engine that holds one client. */
-async function heldClient(t: Test, options: NodeEngineOptions = {}) {
-  const { rig, port } = await holding(t, options);
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
-  return { rig, port, client };
-}
 
 t.test('a client gets its answer when an endpoint comes, without a byte lost', async (t) => {
   const { rig, port } = await holding(t);
@@ -119,43 +109,6 @@ t.test('a client that is held again after its endpoint has gone loses nothing', 
   t.equal(rig.counters.heldTotal, 1, 'it is one client');
 });
 
-t.test('clients of a service port whose endpoints refuse are not held', async (t) => {
-  const { rig } = await holding(t, { limits: { connectTimeoutsMs: [1000, 1000] } });
-  const port = await rig.serve([await refusingEndpoint(t)]);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.match(rig.counters, { rejectedConnectFailed: 1, heldTotal: 0 });
-});
-
-t.test('clients of drained endpoints are reset, those held before as well', async (t) => {
-  const { rig, port } = await holding(t);
-  const server = await echoServer(t);
-  const closed = { internal: false, external: false, drained: ['internal'] } as const;
-  const drained = { ...server.endpoint, ...closed };
-  const client = await tcpClient(t, port);
-  await held(rig, 1);
-  await rig.endpoints([drained]);
-  t.equal(await endOf(client), 'ECONNRESET');
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
-  t.match(rig.counters, { rejectedDrained: 2, held: 0, heldTotal: 1 });
-});
-
-for (const how of ['close', 'destroy'] as const) {
-  t.test(`held clients are reset with their service port, and by ${how}`, async (t) => {
-    const { rig, client } = await heldClient(t);
-    const ended = collect(t, tcpHoldEnded);
-    const last = await tcpClient(t, await rig.serve([], { name: 'test/other' }));
-    await until(() => rig.snapshot('test/other').counters.held === 1);
-    const ends = [endOf(client), endOf(last)];
-    await rig.remove();
-    t.equal(await ends[0], 'ECONNRESET');
-    const closed = rig.engine[how]();
-    t.equal(await ends[1], 'ECONNRESET');
-    await closed;
-    t.equal(ended[0]?.reason, 'service-gone');
-    t.equal(ended[1]?.reason, how === 'close' ? 'service-gone' : 'destroyed');
-  });
-}
-
 t.test('clients that connect while listeners close are not held', async (t) => {
   const { rig } = await holding(t);
   const names = Array.from({ length: 600 }, (_, index) => `test/web${index}`);
@@ -171,6 +124,8 @@ t.test('clients that connect while listeners close are not held', async (t) => {
 
 const ENDPOINT = endpointAt(1);
 const LIMITS: LimitChange = { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] };
+
+type Held = Awaited<ReturnType<typeof setUp>>;
 
 /** A service port without endpoints. */
 async function setUp(limits = LIMITS, descriptors = 100_000) {
@@ -272,4 +227,25 @@ t.test('many clients continue in batches, while there is an endpoint', async (t)
   clock.advance(100);
   t.equal(dialed(), 200);
   t.match(counters(), { held: 0, heldTotal: 200 });
+});
+
+t.test('clients are held only while an endpoint may come', async (t) => {
+  const ended = collect(t, tcpHoldEnded);
+  const drained = { ...ENDPOINT, internal: false, external: false, drained: ['internal'] } as const;
+  for (const [reason, end] of [
+    ['service-gone', ({ host }: Held) => host.apply([{ kind: 'remove', name: 'a' }])],
+    ['service-gone', ({ host }: Held) => host.close()],
+    ['destroyed', ({ host }: Held) => host.destroy()],
+    ['drained', ({ endpoints }: Held) => endpoints(drained)],
+  ] as const) {
+    const scene = await setUp();
+    const client = scene.client();
+    await end(scene);
+    t.equal(client.resets, 1);
+    t.match(ended.splice(0), [{ reason }]);
+  }
+  const { host, counters, endpoints } = await setUp();
+  await endpoints(ENDPOINT);
+  t.equal(host.connect('10.0.0.1', 'ECONNREFUSED').resets, 1);
+  t.match(counters(), { rejectedConnectFailed: 1, heldTotal: 0 }, 'nor if endpoints refuse');
 });

@@ -1,6 +1,6 @@
 import { Socket } from 'node:dgram';
 import t from 'tap';
-import { limitChanged, rejected, udpSessionEnded } from '../../../src/proxysocket/events.ts';
+import { limitChanged, udpSessionEnded } from '../../../src/proxysocket/events.ts';
 import { DEFAULT_LIMITS } from '../../../src/proxysocket/limits.ts';
 import { ENGINE } from '../../support/engine-under-test.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
@@ -72,22 +72,6 @@ t.test('a session makes no room while its first answer may come', async (t) => {
   second.send('3', port);
   await until(() => backend.received.length === 2);
   t.equal(rig.counters.sessionsEvicted, 1, 'no answer has come');
-});
-
-t.test('without free descriptors a client is refused, and served when one is free', async (t) => {
-  const refused = collect(t, rejected);
-  const { rig, port, client } = await udpScene(t, descriptors(4));
-  t.ok(rig.engine.descriptors.acquire(3), 'as TCP relays do');
-  t.ok(rig.engine.descriptors.acquire(1, 'UDP'));
-
-  client.send('1', port);
-  client.send('2', port);
-  await until(() => rig.counters.datagramsDropped === 2);
-  t.match(rig.counters, { rejectedLimit: 1, active: 0 });
-  t.match(refused, [{ reason: 'limit' }]);
-
-  rig.engine.descriptors.release(1);
-  t.equal(await client.ask('3', port), '3');
 });
 
 t.test('sessions that have ended leave no descriptor behind', async (t) => {
