@@ -11,15 +11,7 @@ import type { ListenSpec } from '../../src/proxysocket/spec.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { FakeHost, listenSpec } from '../support/fake-host.ts';
 import { collect } from '../support/sockets.ts';
-import {
-  connectionEnd,
-  endpointAt,
-  namedServer,
-  readAll,
-  request,
-  tcpClient,
-  tcpServer,
-} from '../support/tcp-peers.ts';
+import * as peers from '../support/tcp-peers.ts';
 import { echo, relayed, TcpRig, tcpScene, tcpSpec, udpSpec } from '../support/tcp-rig.ts';
 import { UdpClient } from '../support/udp-peers.ts';
 import { until } from '../support/until.ts';
@@ -56,8 +48,8 @@ t.test('closing waits for relays, which continue; destroying does not', async (t
 
 t.test('a removed service port stays in the snapshot while its relays run', async (t) => {
   const { rig, server, port } = await tcpScene(t);
-  t.equal(await request(t, port, 'first'), 'first');
-  const client = await tcpClient(t, port);
+  t.equal(await peers.request(t, port, 'first'), 'first');
+  const client = await peers.tcpClient(t, port);
   await until(() => rig.counters.active === 1);
 
   await rig.remove();
@@ -69,7 +61,7 @@ t.test('a removed service port stays in the snapshot while its relays run', asyn
   // Set again meanwhile, its counters continue: what a scrape sees never goes back.
   await rig.serve([server.endpoint]);
   t.notOk('draining' in rig.snapshot());
-  t.equal(await request(t, rig.port(), 'again'), 'again');
+  t.equal(await peers.request(t, rig.port(), 'again'), 'again');
   t.match(rig.counters, { connections: 3, bytesIn: 10 });
 
   await rig.remove();
@@ -90,7 +82,7 @@ t.test('a name that comes back with another protocol has new counters', async (t
 
 t.test('the node itself is not an outside client, and gets any endpoint', async (t) => {
   const rig = new TcpRig(t);
-  const [near, far] = [await namedServer(t, 'near'), await namedServer(t, 'far')];
+  const [near, far] = [await peers.namedServer(t, 'near'), await peers.namedServer(t, 'far')];
   const endpoints = [
     { ...near.endpoint, internal: true, external: true },
     { ...far.endpoint, internal: true, external: false },
@@ -99,7 +91,7 @@ t.test('the node itself is not an outside client, and gets any endpoint', async 
     { traffic: 'external' as const, ...(clusterClients && { clusterClients }) },
   ];
   const port = await rig.serve(endpoints, { listen: listen() });
-  const answers = async () => [await request(t, port), await request(t, port)].sort();
+  const answers = async () => [await peers.request(t, port), await peers.request(t, port)].sort();
   t.same(await answers(), ['near', 'near']);
   await rig.serve(endpoints, { listen: listen({ networks: [], traffic: 'internal' }) });
   t.equal(rig.port(), port, 'without a new socket');
@@ -113,7 +105,7 @@ t.test('the events of a connection name its four addresses', async (t) => {
     collect(t, relayEnded),
   ];
   const { server, port } = await tcpScene(t, {}, { name: 'ns/web:http' });
-  const client = await tcpClient(t, port);
+  const client = await peers.tcpClient(t, port);
   const socket = await server.next();
   const addresses = {
     servicePort: 'ns/web:http',
@@ -124,7 +116,7 @@ t.test('the events of a connection name its four addresses', async (t) => {
     outRemoteAddress: `127.0.0.1:${server.port}`,
   };
   client.end('12345');
-  await readAll(client);
+  await peers.readAll(client);
   await until(() => ended.length === 1);
   t.match(accepted, [
     {
@@ -142,8 +134,8 @@ t.test('the system’s errors: in use, not available, wildcards', async (t) => {
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });
   const opened = collect(t, listenerOpened);
-  const other = await tcpServer(t);
-  const endpoints = [(await namedServer(t, 'x')).endpoint];
+  const other = await peers.tcpServer(t);
+  const endpoints = [(await peers.namedServer(t, 'x')).endpoint];
   const spec = tcpSpec(endpoints, {
     listen: [
       { port: other.port },
@@ -160,22 +152,22 @@ t.test('the system’s errors: in use, not available, wildcards', async (t) => {
   await other.kill();
   clock.advance(1500);
   await until(() => opened.length === 2);
-  t.equal(await request(t, other.port), 'x');
+  t.equal(await peers.request(t, other.port), 'x');
 });
 
 t.test('clients learn of a drain for their traffic only', async (t) => {
   const rig = new TcpRig(t);
-  const closed = { ...endpointAt(9), internal: false, external: false };
+  const closed = { ...peers.endpointAt(9), internal: false, external: false };
   const drained = { ...closed, drained: ['internal'] } as const;
   const listen = [{}, { traffic: 'external' }] as const;
   const spec = udpSpec([drained], { listen });
   await rig.engine.apply([{ kind: 'set', spec }]);
   await rig.serve([drained], { listen });
-  t.equal(await connectionEnd(t, rig.port()), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, rig.port()), 'ECONNRESET');
   t.match(rig.counters, { rejectedDrained: 1, rejectedNoEndpoint: 0 });
-  t.equal(await connectionEnd(t, rig.port(undefined, 1)), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, rig.port(undefined, 1)), 'ECONNRESET');
   await rig.endpoints([]);
-  t.equal(await connectionEnd(t, rig.port()), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, rig.port()), 'ECONNRESET');
   t.match(rig.counters, { rejectedDrained: 1, rejectedNoEndpoint: 2 }, 'the drain is over');
   const counters = () => rig.snapshot(spec.name).counters;
   const client = await UdpClient.open(t);

@@ -16,8 +16,7 @@ import { LoopGuard } from '../../../src/proxysocket/core/loop-guard.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
 function specOf(name: string, transparent: readonly PortalAddress[]): ServicePortSpec {
-  const listen = [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent }] as const;
-  return { name, protocol: 'TCP', listen, endpoints: [], affinity: { kind: 'none' } };
+  return listenSpec(name, [{ address: '127.0.0.1', port: 0, traffic: 'internal', transparent }]);
 }
 
 const place = (address: string | undefined, port = 80): PortalAddress => ({ address, port });
@@ -63,12 +62,9 @@ t.test('an address that two service ports have for a while', async (t) => {
 });
 
 function spec(name: string, places: readonly string[], endpoints: readonly string[] = []) {
-  const transparent = places.map((address) => ({ address, port: 80 }));
-  const listen = { address: '127.0.0.1', port: 0, traffic: 'internal', transparent } as const;
-  return {
-    ...listenSpec(name, [listen]),
-    endpoints: endpoints.map((address) => endpointAt(80, address)),
-  };
+  const shared = places.map((address) => place(address));
+  const endpointSpecs = endpoints.map((address) => endpointAt(80, address));
+  return { ...specOf(name, shared), endpoints: endpointSpecs };
 }
 
 /** An engine with one shared socket and service ports `d/0`, `d/1` at 10.0.0.0:80, 10.0.0.1:80. */

@@ -9,11 +9,10 @@ import {
 import { sharedCounters } from '../../../src/proxysocket/pool/counter-memory.ts';
 import { ServicePorts } from '../../../src/proxysocket/pool/service-ports.ts';
 import type { EngineChange, Protocol } from '../../../src/proxysocket/spec.ts';
+import { listenSpec } from '../../support/fake-host.ts';
 
 function set(name: string, protocol: Protocol = 'TCP'): EngineChange {
-  const listen = [{ address: '127.0.0.1', port: 0, traffic: 'internal' }] as const;
-  const spec = { name, protocol, listen, endpoints: [], affinity: { kind: 'none' } } as const;
-  return { kind: 'set', spec };
+  return { kind: 'set', spec: listenSpec(name, ['127.0.0.1:0'], protocol) };
 }
 
 /** The service ports of two threads, and the counters of each. */

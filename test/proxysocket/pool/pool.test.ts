@@ -20,16 +20,7 @@ import {
   set,
 } from '../../support/pool-rig.ts';
 import { collect, openDescriptors } from '../../support/sockets.ts';
-import {
-  connectionEnd,
-  echoServer,
-  echoed,
-  endOf,
-  kernelSockets,
-  namedServer,
-  request,
-  tcpClient,
-} from '../../support/tcp-peers.ts';
+import * as peers from '../../support/tcp-peers.ts';
 import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import t, { type Test } from 'tap';
@@ -40,15 +31,15 @@ import { UdpBackend, UdpClient } from '../../support/udp-peers.ts';
 const POOL_URL = new URL('../../../src/proxysocket/pool/pool.ts', import.meta.url).href;
 
 linuxTest('a worker that dies is replaced: the same ports, the same services', async (t) => {
-  const [server, echo] = [await namedServer(t, 'there'), await echoServer(t)];
+  const [server, echo] = [await peers.namedServer(t, 'there'), await peers.echoServer(t)];
   const { pool, port, counters } = await serving(t, [server.endpoint]);
   const name = 'test/echo:x';
   await pool.apply([set(tcpSpec([echo.endpoint], { name }))]);
   const echoPort = portOf(pool, name);
-  t.equal(await request(t, port), 'there');
-  const client = await tcpClient(t, echoPort);
+  t.equal(await peers.request(t, port), 'there');
+  const client = await peers.tcpClient(t, echoPort);
   await until(() => counters(name)?.active === 1);
-  const end = endOf(client);
+  const end = peers.endOf(client);
   const descriptors = openDescriptors();
   const opened = collect(t, listenerOpened);
 
@@ -59,29 +50,31 @@ linuxTest('a worker that dies is replaced: the same ports, the same services', a
   t.same(opened, [], 'its listeners have never closed');
   t.equal(await end, 'ECONNRESET', 'a connection that is cut must not look complete');
   t.same([portOf(pool), portOf(pool, name)], [port, echoPort]);
-  t.equal(await request(t, port, 'echo'), 'echo');
+  t.equal(await peers.request(t, port, 'echo'), 'echo');
   t.match(counters(), { connections: 2, bytesOut: 9 }, 'counters never go back');
   t.match(counters(name), { connections: 1, active: 0 });
   await until(() => openDescriptors() < descriptors);
 });
 
 linuxTest('counters continue if a worker dies before it has all of the first batch', async (t) => {
-  const { pool, port, counters } = await serving(t, [(await namedServer(t, 'there')).endpoint]);
+  const { pool, port, counters } = await serving(t, [
+    (await peers.namedServer(t, 'there')).endpoint,
+  ]);
   const others = Array.from({ length: 1500 }, (_, index) => `test/other:${index}`);
   await pool.apply(others.map((name) => set(tcpSpec([], { name }))));
-  t.equal(await request(t, port), 'there');
+  t.equal(await peers.request(t, port), 'there');
   await crash(t, pool);
   order(-3);
   const faults = collect(t, dataPlaneFault);
   await until(() => faults.length > 0);
   await pool.apply([]);
-  t.equal(await request(t, port), 'there');
+  t.equal(await peers.request(t, port), 'there');
   await until(() => counters()?.active === 0);
   t.match(counters(), { connections: 2, bytesOut: 10 });
 });
 
 linuxTest('changes that a dying worker has not carried out are not lost', async (t) => {
-  const [one, two] = [await namedServer(t, 'one'), await namedServer(t, 'two')];
+  const [one, two] = [await peers.namedServer(t, 'one'), await peers.namedServer(t, 'two')];
   const { pool, port } = await serving(t, [one.endpoint]);
   order(-1);
   await Promise.all([
@@ -89,11 +82,11 @@ linuxTest('changes that a dying worker has not carried out are not lost', async 
     pool.apply([set(tcpSpec([two.endpoint], { name: 'test/other:x' }))]),
     pool.apply([remove('test/none:x')]),
   ]);
-  t.equal(await request(t, port), 'two');
-  t.equal(await request(t, portOf(pool, 'test/other:x')), 'two');
+  t.equal(await peers.request(t, port), 'two');
+  t.equal(await peers.request(t, portOf(pool, 'test/other:x')), 'two');
   order(-1);
   await pool.apply([remove()]);
-  t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNREFUSED');
 });
 
 linuxTest('a listener closes although the worker that got its socket never took it', async (t) => {
@@ -108,11 +101,11 @@ linuxTest('a listener closes although the worker that got its socket never took 
   await pool.loseWorker();
   await given.promise;
   await Promise.all([pool.loseWorker(), pool.apply([remove()])]);
-  t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNREFUSED');
 });
 
 linuxTest('its listeners close at once, and connections may take their time', async (t) => {
-  const { pool, port, counters } = await serving(t, [(await echoServer(t)).endpoint], {
+  const { pool, port, counters } = await serving(t, [(await peers.echoServer(t)).endpoint], {
     backoff: DEFAULT_BACKOFF,
     workers: 2,
   });
@@ -123,7 +116,7 @@ linuxTest('its listeners close at once, and connections may take their time', as
   const events = collect(t, listenerClosed);
   const closed = pool.close();
   const isOpen = () =>
-    kernelSockets().some(({ localPort, state }) => localPort === port && state === 10);
+    peers.kernelSockets().some(({ localPort, state }) => localPort === port && state === 10);
   await until(() => !isOpen());
   t.equal(events.length, 1);
   t.ok(counters()?.active);
@@ -218,7 +211,7 @@ for (const [how, code] of [
 const LOST = ['worker-lost', 'worker-lost', 'worker-lost'];
 
 async function mortal(t: Test, { workers = 1, ready = Promise.resolve() } = {}) {
-  const echo = await echoServer(t);
+  const echo = await peers.echoServer(t);
   const served = await serving(t, [echo.endpoint], {
     workers,
     fallback: async (counters) => {
@@ -234,10 +227,10 @@ linuxTest('the fallback engine has the same ports, sockets and counters', async 
   const udp = await UdpBackend.start(t);
   await pool.apply([set(udpSpec([udp.spec]))]);
   const dns = portOf(pool, 'test/dns');
-  t.equal(await request(t, port, 'hello'), 'hello');
-  const cut = await tcpClient(t, port);
+  t.equal(await peers.request(t, port, 'hello'), 'hello');
+  const cut = await peers.tcpClient(t, port);
   await until(() => counters()?.active === 1);
-  const end = endOf(cut);
+  const end = peers.endOf(cut);
   t.equal(pool.kind, 'linux');
 
   const faults = await crash(t, pool, 3);
@@ -249,7 +242,7 @@ linuxTest('the fallback engine has the same ports, sockets and counters', async 
   t.equal(await end, 'ECONNRESET');
   await pool.apply([]);
   t.same([portOf(pool), portOf(pool, 'test/dns')], [port, dns]);
-  t.equal(await request(t, port, 'again'), 'again');
+  t.equal(await peers.request(t, port, 'again'), 'again');
   const client = await UdpClient.open(t);
   t.equal(await client.ask('who?', dns), 'who?');
   await until(() => counters()?.active === 0);
@@ -257,9 +250,9 @@ linuxTest('the fallback engine has the same ports, sockets and counters', async 
   t.match(counters(), expected, 'counters continue from where they were');
 
   await pool.apply([endpoints()]);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNRESET');
   await pool.apply([remove()]);
-  t.equal(await connectionEnd(t, port), 'ECONNREFUSED');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNREFUSED');
   await pool.apply([set(tcpSpec([echo.endpoint]))]);
   t.equal(counters()?.connections, 0, 'a service port that was removed begins from zero');
   await pool.destroy();
@@ -272,14 +265,14 @@ linuxTest('a client that waits while workers die is served by the fallback engin
   const ready = Promise.withResolvers<void>();
   const { pool, port, counters, echo } = await mortal(t, { ready: ready.promise });
   await crash(t, pool, 2);
-  const client = await tcpClient(t, port);
+  const client = await peers.tcpClient(t, port);
   await until(() => counters()?.active === 1);
-  const end = endOf(client);
+  const end = peers.endOf(client);
   order(-1);
   const faults = collect(t, dataPlaneFault);
   const asked = pool.apply([]);
   await until(() => faults.length > 0);
-  const waiting = await tcpClient(t, port);
+  const waiting = await peers.tcpClient(t, port);
   waiting.write('still here');
   ready.resolve();
   t.equal(String((await once(waiting, 'data'))[0]), 'still here');
@@ -302,7 +295,7 @@ linuxTest('of two workers, the living one keeps its connections until they end',
   await until(() => pool.kind === 'node');
   const left = sockets.filter(({ destroyed }) => !destroyed);
   t.ok(left.length > 0 && left.length < sockets.length, `${left.length} of ${sockets.length}`);
-  for (const socket of left) t.ok(await echoed(socket, 'on'));
+  for (const socket of left) t.ok(await peers.echoed(socket, 'on'));
   t.equal(counters()?.active, left.length);
   for (const socket of [...left, ...(await connections(t, port))]) socket.destroy();
   t.equal(portOf(pool), port);
@@ -311,13 +304,13 @@ linuxTest('of two workers, the living one keeps its connections until they end',
 });
 
 linuxTest('without a fallback engine, workers are restarted each time', async (t) => {
-  const { pool, port } = await serving(t, [(await echoServer(t)).endpoint]);
+  const { pool, port } = await serving(t, [(await peers.echoServer(t)).endpoint]);
   t.same(
     (await crash(t, pool, 4)).map(({ what }) => what),
     [...LOST, 'worker-lost'],
   );
   t.equal(pool.kind, 'linux');
-  t.equal(await request(t, port, 'there'), 'there');
+  t.equal(await peers.request(t, port, 'there'), 'there');
 });
 
 t.test('three crashes within a minute are too many', async (t) => {

@@ -8,16 +8,7 @@ import type { EndpointSpec, Protocol } from '../../../src/proxysocket/spec.ts';
 import { linuxTest } from '../../support/linux-sys.ts';
 import { CLIENTS, connections, remove, serving, set } from '../../support/pool-rig.ts';
 import { collect, freePort, openDescriptors } from '../../support/sockets.ts';
-import {
-  connectionEnd,
-  echoServer,
-  endOf,
-  endpointAt,
-  namedServer,
-  request,
-  tcpServer,
-  echoed,
-} from '../../support/tcp-peers.ts';
+import * as peers from '../../support/tcp-peers.ts';
 import { portOf, tcpSpec, udpSpec } from '../../support/tcp-rig.ts';
 import { UdpBackend, UdpClient } from '../../support/udp-peers.ts';
 import { until } from '../../support/until.ts';
@@ -26,24 +17,24 @@ const pair = (t: Test, endpoints: readonly EndpointSpec[], options: PoolOptions 
   serving(t, endpoints, { workers: 2, ...options });
 
 linuxTest('clients are spread over the workers, and the others outlive one of them', async (t) => {
-  const { pool, port, counters } = await pair(t, [(await echoServer(t)).endpoint]);
+  const { pool, port, counters } = await pair(t, [(await peers.echoServer(t)).endpoint]);
   t.equal(pool.kind, 'linux');
   const faults = collect(t, dataPlaneFault);
   for (const lost of [0, 1]) {
     const sockets = await connections(t, port);
-    const ends = sockets.map(endOf);
+    const ends = sockets.map(peers.endOf);
     await pool.loseWorker(lost);
     await until(() => faults.length === lost + 1 && sockets.some(({ destroyed }) => destroyed));
     const left = sockets.filter(({ destroyed }) => !destroyed);
     t.ok(left.length > 0 && left.length < CLIENTS.length, `${left.length} are left`);
     for (const socket of left) {
-      t.ok(await echoed(socket, 'two'), 'it continues');
+      t.ok(await peers.echoed(socket, 'two'), 'it continues');
       socket.destroy();
     }
     t.ok((await Promise.all(ends)).includes('ECONNRESET'));
   }
   // No client is refused while there is no worker, and the same socket serves the next one.
-  const answers = await Promise.all(CLIENTS.map(() => request(t, port, 'x')));
+  const answers = await Promise.all(CLIENTS.map(() => peers.request(t, port, 'x')));
   t.ok(answers.every((answer) => answer === 'x'));
   for (const socket of await connections(t, port)) socket.destroy();
   t.equal(portOf(pool), port);
@@ -53,7 +44,7 @@ linuxTest('clients are spread over the workers, and the others outlive one of th
 
 /** The name of the server that a client gets. */
 async function ask(t: Test, protocol: Protocol, port: number, client: string): Promise<string> {
-  if (protocol === 'TCP') return request(t, port, '', { localAddress: client });
+  if (protocol === 'TCP') return peers.request(t, port, '', { localAddress: client });
   const socket = await UdpClient.open(t, client);
   return (await socket.ask('one', port)) + (await socket.ask('two', port));
 }
@@ -64,7 +55,7 @@ for (const protocol of ['TCP', 'UDP'] as const) {
     const { pool, counters } = await pair(t, []);
     const serve = async (name: string): Promise<EndpointSpec> =>
       protocol === 'TCP'
-        ? (await namedServer(t, name)).endpoint
+        ? (await peers.namedServer(t, name)).endpoint
         : (await UdpBackend.named(t, name)).spec;
     const list = await Promise.all(['a', 'b', 'c', 'd'].map(serve));
     const affinity = { kind: 'clientIP', timeoutSeconds: 60 } as const;
@@ -104,7 +95,7 @@ linuxTest('an address of another program is an error, even if it could be shared
 
 linuxTest('all workers listen once an address that was taken is free', async (t) => {
   const { pool } = await pair(t, []);
-  const [echo, other] = [await echoServer(t), await tcpServer(t)];
+  const [echo, other] = [await peers.echoServer(t), await peers.tcpServer(t)];
   const { port } = other;
   await pool.apply([set(tcpSpec([echo.endpoint], { listen: [{ port }] }))]);
   t.match(pool.snapshot()[0]?.listeners, [{ state: 'failed', cause: 'EADDRINUSE' }]);
@@ -117,14 +108,16 @@ linuxTest('an address that moves to another service port is never closed', async
   const { pool } = await pair(t, []);
   const port = await freePort();
   const at = async (name: string) =>
-    set(tcpSpec([(await namedServer(t, name)).endpoint], { name, listen: [{ port }] }));
+    set(tcpSpec([(await peers.namedServer(t, name)).endpoint], { name, listen: [{ port }] }));
   const [a, b] = [await at('test/a'), await at('test/b')];
   await pool.apply([a]);
   const over = new AbortController();
   const errors: unknown[] = [];
   const load = CLIENTS.slice(0, 8).map(async (localAddress) => {
     while (!over.signal.aborted)
-      await request(t, port, '', { localAddress }).catch((error: unknown) => errors.push(error));
+      await peers
+        .request(t, port, '', { localAddress })
+        .catch((error: unknown) => errors.push(error));
   });
   for (let round = 0; round < 20; round += 1) {
     await pool.apply([remove('test/a'), b]);
@@ -137,12 +130,12 @@ linuxTest('an address that moves to another service port is never closed', async
 
 linuxTest('a wildcard address takes the place of a single one, and the reverse', async (t) => {
   const { pool } = await pair(t, []);
-  const { endpoint } = await namedServer(t, 'there');
+  const { endpoint } = await peers.namedServer(t, 'there');
   const port = await freePort();
   for (const address of ['127.0.0.1', '0.0.0.0', '127.0.0.1', '0.0.0.0']) {
     await pool.apply([set(tcpSpec([endpoint], { listen: [{ address, port }] }))]);
     t.match(pool.snapshot()[0]?.listeners, [{ state: 'listening', listen: { address } }]);
-    const asked = CLIENTS.map((localAddress) => request(t, port, '', { localAddress }));
+    const asked = CLIENTS.map((localAddress) => peers.request(t, port, '', { localAddress }));
     t.ok((await Promise.all(asked)).every((answer) => answer === 'there'));
   }
 });
@@ -150,25 +143,25 @@ linuxTest('a wildcard address takes the place of a single one, and the reverse',
 linuxTest('limits are shared by equal parts, and nothing stays open', async (t) => {
   const before = openDescriptors();
   const options = { limits: { maxConnections: 2 } };
-  const { pool, port } = await pair(t, [(await echoServer(t)).endpoint], options);
+  const { pool, port } = await pair(t, [(await peers.echoServer(t)).endpoint], options);
   // All of one address come to the same worker, which has one of the two.
   const [one] = await connections(t, port, ['127.0.0.1']);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNRESET');
   one?.destroy();
   await pool.destroy();
   await until(() => openDescriptors() <= before + 2);
 });
 
 linuxTest('an endpoint that one worker has reached does not count as failing', async (t) => {
-  const gone = endpointAt(await freePort());
+  const gone = peers.endpointAt(await freePort());
   const { pool, port } = await pair(t, [gone]);
-  await Promise.all(CLIENTS.map((client) => connectionEnd(t, port, client)));
+  await Promise.all(CLIENTS.map((client) => peers.connectionEnd(t, port, client)));
   const failing = async (): Promise<string[]> => {
     const found = await pool.inspect({ failing: true, maxConnections: 0 });
     return [...(found.failing?.get('test/web:http') ?? [])];
   };
   t.strictSame(await failing(), [`127.0.0.1:${gone.port}`]);
-  await tcpServer(t, (socket) => socket.end('x'), '127.0.0.1', gone.port);
-  t.equal(await request(t, port, '', { localAddress: CLIENTS[0] ?? '' }), 'x');
+  await peers.tcpServer(t, (socket) => socket.end('x'), '127.0.0.1', gone.port);
+  t.equal(await peers.request(t, port, '', { localAddress: CLIENTS[0] ?? '' }), 'x');
   t.strictSame(await failing(), []);
 });

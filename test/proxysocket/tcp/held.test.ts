@@ -3,15 +3,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { tcpHeld, tcpHoldEnded, limitChanged, rejected } from '../../../src/proxysocket/events.ts';
 import { collect, settledDescriptors } from '../../support/sockets.ts';
-import {
-  blackHole,
-  connectionEnd,
-  echoServer,
-  endOf,
-  readAll,
-  tcpClient,
-  endpointAt,
-} from '../../support/tcp-peers.ts';
+import * as peers from '../../support/tcp-peers.ts';
 import { held, holding, HOUR, tcpSpec } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 import type { LimitChange } from '../../../src/proxysocket/limits.ts';
@@ -22,11 +14,11 @@ t.test('a client gets its answer when an endpoint comes, without a byte lost', a
   const { rig, port } = await holding(t);
   const begun = collect(t, tcpHeld);
   const ended = collect(t, tcpHoldEnded);
-  const [early, silent] = [await tcpClient(t, port), await tcpClient(t, port)];
+  const [early, silent] = [await peers.tcpClient(t, port), await peers.tcpClient(t, port)];
   early.write('hello ');
   await held(rig, 2);
   early.write('there');
-  const server = await echoServer(t);
+  const server = await peers.echoServer(t);
   await rig.endpoints([server.endpoint]);
   let answer = '';
   early.on('data', (chunk) => (answer += String(chunk)));
@@ -50,15 +42,15 @@ t.test('more than is kept of a client, and its FIN, arrive whole and in order', 
   const { rig, port } = await holding(t);
   const sizes = [1, 16 * 1024, 300_000, 5_000_000];
   const bodies = sizes.map((size) => Buffer.alloc(size, 'abcdefg'));
-  const clients = await Promise.all(bodies.map(() => tcpClient(t, port)));
+  const clients = await Promise.all(bodies.map(() => peers.tcpClient(t, port)));
   for (const [index, client] of clients.entries()) client.end(bodies[index] ?? '');
   // When it has been seen that this one has gone, the ends of the others have been seen.
-  const last = await tcpClient(t, port);
+  const last = await peers.tcpClient(t, port);
   await until(() => rig.counters.heldTotal === clients.length + 1);
   last.end();
   await held(rig, clients.length);
-  const answers = Promise.all(clients.map(readAll));
-  await rig.endpoints([(await echoServer(t)).endpoint]);
+  const answers = Promise.all(clients.map(peers.readAll));
+  await rig.endpoints([(await peers.echoServer(t)).endpoint]);
   for (const [index, answer] of (await answers).entries())
     t.ok(answer.equals(bodies[index] ?? answer), `${sizes[index]} bytes`);
   await until(() => rig.counters.active === 0);
@@ -72,7 +64,7 @@ t.test('a client that leaves is released at once, however it leaves', async (t) 
   const { rig, port } = await holding(t);
   const ended = collect(t, tcpHoldEnded);
   const before = await settledDescriptors();
-  const clients = await Promise.all(Array.from({ length: 4 }, () => tcpClient(t, port)));
+  const clients = await Promise.all(Array.from({ length: 4 }, () => peers.tcpClient(t, port)));
   const [fin, reset, resetAfterData, half] = clients;
   resetAfterData?.write('something');
   await held(rig, 4);
@@ -84,7 +76,7 @@ t.test('a client that leaves is released at once, however it leaves', async (t) 
   await held(rig, 1);
   half?.end();
   await held(rig, 0);
-  t.equal(await endOf(half as never), 'ECONNRESET', 'it can be waiting for nothing');
+  t.equal(await peers.endOf(half as never), 'ECONNRESET', 'it can be waiting for nothing');
   t.same(new Set(ended.map(({ reason }) => reason)), new Set(['client-gone']));
   t.match(rig.counters, { rejectedNoEndpoint: 0, rejectedHoldTimeout: 0, active: 0 });
   await until(() => true);
@@ -93,16 +85,16 @@ t.test('a client that leaves is released at once, however it leaves', async (t) 
 
 t.test('a client that is held again after its endpoint has gone loses nothing', async (t) => {
   const { rig, port } = await holding(t);
-  const client = await tcpClient(t, port);
+  const client = await peers.tcpClient(t, port);
   client.write('one ');
   await held(rig, 1);
   // It never answers, so the client is being connected until it is gone.
-  await rig.endpoints([await blackHole(t)]);
+  await rig.endpoints([await peers.blackHole(t)]);
   await until(() => rig.counters.held === 0);
   client.write('two');
   await rig.endpoints([]);
   await held(rig, 1);
-  await rig.endpoints([(await echoServer(t)).endpoint]);
+  await rig.endpoints([(await peers.echoServer(t)).endpoint]);
   let answer = '';
   client.on('data', (chunk) => (answer += String(chunk)));
   await until(() => answer === 'one two');
@@ -115,14 +107,14 @@ t.test('clients that connect while listeners close are not held', async (t) => {
   await rig.engine.apply(names.map((name) => ({ kind: 'set', spec: tcpSpec([], { name }) })));
   const last = names.slice(-50).map((name) => rig.port(name));
   const closed = rig.engine.close();
-  const ends = await Promise.all(last.map((port) => connectionEnd(t, port)));
+  const ends = await Promise.all(last.map((port) => peers.connectionEnd(t, port)));
   t.ok(ends.every((end) => end === 'ECONNRESET' || end === 'ECONNREFUSED'));
   await closed;
 });
 
 // Held clients, on fake sockets: times, limits and batches.
 
-const ENDPOINT = endpointAt(1);
+const ENDPOINT = peers.endpointAt(1);
 const LIMITS: LimitChange = { holdTimeoutMs: 5000, connectTimeoutsMs: [HOUR] };
 
 type Held = Awaited<ReturnType<typeof setUp>>;

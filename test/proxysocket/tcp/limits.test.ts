@@ -3,15 +3,7 @@ import t from 'tap';
 import { limitChanged, rejected } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { collect } from '../../support/sockets.ts';
-import {
-  connectionEnd,
-  echoServer,
-  endOf,
-  kernelSockets,
-  readAll,
-  request,
-  tcpClient,
-} from '../../support/tcp-peers.ts';
+import * as peers from '../../support/tcp-peers.ts';
 import { relayed, TcpRig, tcpScene } from '../../support/tcp-rig.ts';
 import { eventually, until } from '../../support/until.ts';
 import { startLimited } from '../limited-process.ts';
@@ -21,13 +13,13 @@ t.test('above the limit of connections new ones are reset', async (t) => {
   const changes = collect(t, limitChanged);
   const refused = collect(t, rejected);
   const clients: Socket[] = [];
-  for (let index = 0; index < 3; index += 1) clients.push(await tcpClient(t, port));
+  for (let index = 0; index < 3; index += 1) clients.push(await peers.tcpClient(t, port));
   await until(() => rig.counters.active === 3);
   await rig.engine.setLimits({ maxConnections: 3 });
   t.same(changes, []);
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNRESET');
   const other = await rig.serve([server.endpoint], { name: 'other' });
-  t.equal(await connectionEnd(t, other), 'ECONNRESET', 'all service ports share the limit');
+  t.equal(await peers.connectionEnd(t, other), 'ECONNRESET', 'all service ports share the limit');
   t.match(rig.counters, { connections: 4, active: 3, rejectedLimit: 1 });
   t.match(refused, [{ reason: 'limit' }, { reason: 'limit' }]);
   t.same(changes, [{ limit: 'max-connections', value: 3, reached: true }], 'reported once');
@@ -35,7 +27,7 @@ t.test('above the limit of connections new ones are reset', async (t) => {
   clients[0]?.end();
   await until(() => rig.counters.active === 2);
   t.same(changes[1], { limit: 'max-connections', value: 3, reached: false });
-  t.equal(await request(t, port, 'room again'), 'room again');
+  t.equal(await peers.request(t, port, 'room again'), 'room again');
   t.equal(server.sockets.length, 4, 'endpoints see nothing of those that were reset');
 });
 
@@ -44,13 +36,13 @@ t.test('limits of session affinity are reported as one event, and so is room', a
   const limits = { maxAffinityClients: 2, maxAffinityClientsTotal: 3 };
   const rig = new TcpRig(t, { clock, limits });
   const changes = collect(t, limitChanged);
-  const { endpoint } = await echoServer(t);
+  const { endpoint } = await peers.echoServer(t);
   const affinity = { kind: 'clientIP', timeoutSeconds: 10 } as const;
   const [first, second] = [
     await rig.serve([endpoint], { affinity }),
     await rig.serve([endpoint], { name: 'test/second:http', affinity }),
   ];
-  const ask = (port: number, from: string) => request(t, port, '', { localAddress: from });
+  const ask = (port: number, from: string) => peers.request(t, port, '', { localAddress: from });
   for (const from of ['127.0.0.1', '127.0.0.2']) await ask(first, from);
   t.same(changes, []);
   for (const from of ['127.0.0.3', '127.0.0.4']) await ask(first, from);
@@ -78,15 +70,17 @@ t.test(name, { skip: NO_LIMIT }, async (t) => {
 
   // Each takes one descriptor in the child, which has about thirty left; nothing limits them.
   const clients = await Promise.all(
-    Array.from({ length: 80 }, async () => tcpClient(t, port).catch(() => undefined)),
+    Array.from({ length: 80 }, async () => peers.tcpClient(t, port).catch(() => undefined)),
   );
-  const ends = clients.map(async (client) => (client === undefined ? 'refused' : endOf(client)));
+  const ends = clients.map(async (client) =>
+    client === undefined ? 'refused' : peers.endOf(client),
+  );
   t.match(await Promise.race(ends), /ECONNRESET|FIN|refused/);
   for (const client of clients) client?.destroy();
 
   let answer = '';
   while (answer !== 'alive?') {
-    answer = await request(t, port, 'alive?').catch(() => 'not yet');
+    answer = await peers.request(t, port, 'alive?').catch(() => 'not yet');
   }
   t.ok(await eventually(async () => (await ask('counters'))?.active === 0));
 });
@@ -99,12 +93,12 @@ t.test('keepalive runs on both sides of a relay', { skip }, async (t) => {
   await until(() => timer(socket.remotePort, server.port) === 2);
   client.end();
   socket.end();
-  await readAll(client);
+  await peers.readAll(client);
 });
 
 /** What the kernel waits for on the socket with these ports. */
 function timer(local: number | undefined, remote: number | undefined): number | undefined {
-  return kernelSockets().find(
-    ({ localPort, remotePort }) => localPort === local && remotePort === remote,
-  )?.timer;
+  return peers
+    .kernelSockets()
+    .find(({ localPort, remotePort }) => localPort === local && remotePort === remote)?.timer;
 }

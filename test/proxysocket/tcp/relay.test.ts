@@ -10,19 +10,7 @@ import {
 } from '../../../src/proxysocket/events.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { collect, openDescriptors, settledDescriptors } from '../../support/sockets.ts';
-import {
-  blackHole,
-  kernelSockets,
-  namedServer,
-  refusingEndpoint,
-  request,
-  tcpClient,
-  endOf,
-  readAll,
-  tcpServer,
-  connectionEnd,
-  echoServer,
-} from '../../support/tcp-peers.ts';
+import * as peers from '../../support/tcp-peers.ts';
 import { TcpRig, tcpScene, relayed, echo, HOUR } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
@@ -31,19 +19,22 @@ import { until } from '../../support/until.ts';
 t.test('T4 (kept): the second endpoint serves, and the affinity goes to it', async (t) => {
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const [picked, failed] = [collect(t, endpointPicked), collect(t, connectFailed)];
-  const [bad, good] = [await refusingEndpoint(t), await namedServer(t, 'good')];
-  const port = await rig.serve([bad, good.endpoint, (await namedServer(t, 'next')).endpoint], {
-    affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
-  });
-  t.equal(await request(t, port), 'good');
+  const [bad, good] = [await peers.refusingEndpoint(t), await peers.namedServer(t, 'good')];
+  const port = await rig.serve(
+    [bad, good.endpoint, (await peers.namedServer(t, 'next')).endpoint],
+    {
+      affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
+    },
+  );
+  t.equal(await peers.request(t, port), 'good');
   t.match(failed, [{ attempt: 1, cause: 'refused', endpoint: `${bad.address}:${bad.port}` }]);
   t.match(rig.counters, { connections: 1, retries: 1, connectErrors: { refused: 1 } });
   const { counts, sum } = rig.counters.connectSeconds;
   t.strictSame([counts.reduce((all, each) => all + each), sum], [1, 0], 'the clock stands still');
-  t.equal(await request(t, port), 'good');
+  t.equal(await peers.request(t, port), 'good');
   t.match(picked[0], { attempt: 1, endpoints: 3, sticky: false, sourceAddress: /^127\.0\.0\.1:/ });
   t.match(picked.at(-1), { attempt: 1, sticky: true, endpoint: `127.0.0.1:${good.port}` });
-  t.equal(await request(t, port, '', { localAddress: '127.0.0.2' }), 'next');
+  t.equal(await peers.request(t, port, '', { localAddress: '127.0.0.2' }), 'next');
 });
 
 // Only the tables of Linux report the attempts.
@@ -52,13 +43,13 @@ t.test('a client that leaves during the connect leaves nothing behind', { skip }
   const clock = new FakeClock();
   const rig = new TcpRig(t, { clock });
   const picked = collect(t, endpointPicked);
-  const hole = await blackHole(t);
+  const hole = await peers.blackHole(t);
   const attempts = (): number =>
-    kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
+    peers.kernelSockets().filter(({ remotePort, state }) => remotePort === hole.port && state === 2)
       .length;
   const port = await rig.serve([hole]);
   for (const leave of ['resetAndDestroy', 'destroy', 'end'] as const) {
-    const client = await tcpClient(t, port);
+    const client = await peers.tcpClient(t, port);
     client[leave]();
   }
   await until(() => picked.length === 3);
@@ -72,7 +63,7 @@ t.test('a client that leaves during the connect leaves nothing behind', { skip }
 });
 
 t.test('answered attempts do not time out when the event loop pauses', async (t) => {
-  const server = await namedServer(t, 'there');
+  const server = await peers.namedServer(t, 'there');
   const { rig, port } = await tcpScene(t, { server, limits: { connectTimeoutsMs: [100] } });
   let pauses = 0;
   const pause = (): void => {
@@ -82,24 +73,24 @@ t.test('answered attempts do not time out when the event loop pauses', async (t)
   };
   endpointPicked.subscribe(pause);
   t.teardown(() => endpointPicked.unsubscribe(pause));
-  for (let index = 0; index < 5; index += 1) t.equal(await request(t, port), 'there');
+  for (let index = 0; index < 5; index += 1) t.equal(await peers.request(t, port), 'there');
   t.equal(pauses, 5);
   t.equal(rig.counters.connectErrors.timeout, 0);
 });
 
 t.test('families cross when a service has endpoints of the other one only', async (t) => {
   const rig = new TcpRig(t);
-  const [four, six] = [await namedServer(t, '4'), await namedServer(t, '6', '::1')];
+  const [four, six] = [await peers.namedServer(t, '4'), await peers.namedServer(t, '6', '::1')];
   const port = await rig.serve([four.endpoint, six.endpoint], {
     listen: [{}, { address: '::1' }],
   });
   const [address, port6] = ['::1', rig.port(undefined, 1)];
-  t.equal(await request(t, port), '4', 'its own family comes first');
-  t.equal(await request(t, port6, '', { address }), '6');
+  t.equal(await peers.request(t, port), '4', 'its own family comes first');
+  t.equal(await peers.request(t, port6, '', { address }), '6');
   await rig.endpoints([six.endpoint]);
-  t.equal(await request(t, port), '6');
+  t.equal(await peers.request(t, port), '6');
   await rig.endpoints([four.endpoint]);
-  t.equal(await request(t, port6, '', { address }), '4');
+  t.equal(await peers.request(t, port6, '', { address }), '4');
 });
 
 for (const side of ['client', 'endpoint']) {
@@ -127,7 +118,7 @@ t.test('traffic in the second half keeps it open, and there is no limit before',
   socket.unpipe();
   client.end();
   client.resume();
-  await readAll(socket);
+  await peers.readAll(socket);
   for (let bytes = 1; bytes <= 3; bytes += 1) {
     socket.write('.');
     await until(() => rig.counters.bytesOut === 'still there'.length + bytes);
@@ -135,23 +126,23 @@ t.test('traffic in the second half keeps it open, and there is no limit before',
   }
   t.equal(rig.counters.active, 1);
   clock.advance(60_000);
-  t.equal(await endOf(client), 'ECONNRESET');
+  t.equal(await peers.endOf(client), 'ECONNRESET');
   await until(() => ended.length === 1);
   t.match(ended, [{ reason: 'half-close-timeout' }]);
 });
 
 t.test('half-closed connections get the new limit, old ones at their next check', async (t) => {
-  const server = await tcpServer(t, (socket) => socket.resume().write('hello'));
+  const server = await peers.tcpServer(t, (socket) => socket.resume().write('hello'));
   const { rig, port } = await tcpScene(t, { server, limits: { halfCloseTimeoutMs: 8000 } });
-  const [before, after] = [await tcpClient(t, port), await tcpClient(t, port)];
+  const [before, after] = [await peers.tcpClient(t, port), await peers.tcpClient(t, port)];
   await Promise.all([once(before, 'data'), once(after, 'data')]);
   before.end();
   await until(() => server.sockets.some((socket) => socket.readableEnded));
   await rig.engine.setLimits({ halfCloseTimeoutMs: 200 });
   after.end();
-  t.equal(await endOf(after), 'ECONNRESET');
+  t.equal(await peers.endOf(after), 'ECONNRESET');
   await until(() => rig.counters.halfCloseTimeouts >= 1);
-  t.equal(await endOf(before), 'ECONNRESET');
+  t.equal(await peers.endOf(before), 'ECONNRESET');
   await until(() => rig.counters.halfCloseTimeouts === 2);
 });
 
@@ -159,7 +150,7 @@ for (const from of ['client', 'endpoint'] as const) {
   t.test(`the reset of a ${from} reaches the other side as a reset`, async (t) => {
     const ended = collect(t, relayEnded);
     const { rig, client, socket: endpoint } = await relayed(t);
-    const end = endOf(from === 'client' ? endpoint : client);
+    const end = peers.endOf(from === 'client' ? endpoint : client);
     await until(() => rig.counters.active === 1);
     (from === 'client' ? client : endpoint).resetAndDestroy();
     t.equal(await end, 'ECONNRESET');
@@ -171,9 +162,9 @@ for (const from of ['client', 'endpoint'] as const) {
 t.test('a reset behind data is a reset, not the end of the data', async (t) => {
   const rig = new TcpRig(t);
   const ended = collect(t, relayEnded);
-  const server = await tcpServer(t);
+  const server = await peers.tcpServer(t);
   for (let size = 1; size < 3_000_000; size *= 7) {
-    const client = await tcpClient(t, await rig.serve([server.endpoint]));
+    const client = await peers.tcpClient(t, await rig.serve([server.endpoint]));
     const socket = await server.next();
     await until(() => rig.counters.active === 1);
     const { promise, resolve } = Promise.withResolvers<string>();
@@ -192,7 +183,7 @@ t.test('a reset behind data is a reset, not the end of the data', async (t) => {
 t.test('destroying the engine resets both sides', async (t) => {
   const ended = collect(t, relayEnded);
   const { rig, client, socket } = await relayed(t);
-  const ends = [endOf(client), endOf(socket)];
+  const ends = [peers.endOf(client), peers.endOf(socket)];
   await until(() => rig.counters.active === 1);
   await rig.engine.destroy();
   t.same(await Promise.all(ends), ['ECONNRESET', 'ECONNRESET']);
@@ -204,11 +195,11 @@ t.test('the client and what it sends meanwhile go to the next endpoint', async (
   const rig = new TcpRig(t, { clock });
   const [picked, failed] = [collect(t, endpointPicked), collect(t, connectFailed)];
   const ended = collect(t, relayEnded);
-  const bad = await tcpServer(t);
-  const hole = await blackHole(t);
-  const good = await echoServer(t);
+  const bad = await peers.tcpServer(t);
+  const hole = await peers.blackHole(t);
+  const good = await peers.echoServer(t);
   const port = await rig.serve([bad.endpoint, hole, good.endpoint]);
-  const client = await tcpClient(t, port);
+  const client = await peers.tcpClient(t, port);
   const first = await bad.next();
   await until(() => rig.counters.active === 1);
   first.resetAndDestroy();
@@ -221,7 +212,7 @@ t.test('the client and what it sends meanwhile go to the next endpoint', async (
   client.end(data);
   await once(client, 'finish').catch(() => undefined);
   clock.advance(500);
-  t.ok((await readAll(client)).equals(data));
+  t.ok((await peers.readAll(client)).equals(data));
   t.match(rig.counters, { connections: 1, retries: 2, connectErrors: { reset: 1, timeout: 1 } });
   await until(() => rig.counters.active === 0);
   t.match(rig.counters, { bytesIn: data.length, bytesOut: data.length });
@@ -242,7 +233,7 @@ const TOO_LATE: Readonly<
   'the time of the attempt': (_, __, clock) => clock.advance(251),
   'a FIN of the client'(client, endpoint) {
     client.end();
-    return readAll(endpoint);
+    return peers.readAll(endpoint);
   },
 };
 
@@ -250,11 +241,11 @@ for (const [what, happens] of Object.entries(TOO_LATE)) {
   t.test(`after ${what} a reset is passed on`, async (t) => {
     const clock = new FakeClock();
     const { rig, server, client, socket } = await relayed(t, { clock });
-    const other = await namedServer(t, 'other');
+    const other = await peers.namedServer(t, 'other');
     await until(() => rig.counters.active === 1);
     await happens(client, socket, clock);
     await rig.endpoints([server.endpoint, other.endpoint]);
-    const end = endOf(client);
+    const end = peers.endOf(client);
     socket.resetAndDestroy();
     t.equal(await end, 'ECONNRESET');
     await until(() => rig.counters.active === 0);
@@ -269,10 +260,10 @@ t.test('when all endpoints reset, so is the client, and nothing leaks', async (t
   const started = collect(t, relayStarted);
   const ended = collect(t, relayEnded);
   const reset = (socket: Socket): unknown => socket.resetAndDestroy();
-  const servers = [await tcpServer(t, reset), await tcpServer(t, reset)];
+  const servers = [await peers.tcpServer(t, reset), await peers.tcpServer(t, reset)];
   const port = await rig.serve(servers.map(({ endpoint }) => endpoint));
   const before = await settledDescriptors();
-  t.equal(await connectionEnd(t, port), 'ECONNRESET');
+  t.equal(await peers.connectionEnd(t, port), 'ECONNRESET');
   await until(() => openDescriptors() <= before);
   t.match(events, [{ reason: 'connect-failed', remoteAddress: /^127\.0\.0\.1:\d+$/ }]);
   t.equal(rig.counters.connectErrors.reset, 2);
