@@ -11,7 +11,7 @@ import {
   type RawPort,
   type RawServiceItem,
 } from './raw.ts';
-import { stateFileSchema, type SchemaPart } from './schema.ts';
+import { SCHEMA, type SchemaPart } from './schema.ts';
 
 /** Findings beyond what the JSON schema can check. */
 export interface ItemFindings {
@@ -105,7 +105,7 @@ function unknownKey(key: string, parent: SchemaPart): string {
   const message = `unknown key '${shorten(key)}'`;
   const similar = closest(key, Object.keys(parent.properties ?? {}));
   if (similar !== undefined) return `${message}; did you mean '${similar}'?`;
-  const owner = ownerOf(key, parent, stateFileSchema());
+  const owner = ownerOf(key, parent);
   return owner === undefined ? message : `${message}; it belongs ${owner}`;
 }
 
@@ -113,15 +113,15 @@ function unknownKey(key: string, parent: SchemaPart): string {
  * Where an unknown key belongs, if it is valid one level below or above, as with wrong indentation: `under 'ips'`,
  * `beside 'service'`. Undefined: neither.
  */
-function ownerOf(key: string, parent: SchemaPart, root: SchemaPart): string | undefined {
+function ownerOf(key: string, parent: SchemaPart): string | undefined {
   const below = Object.entries(parent.properties ?? {})
-    .filter(([, part]) => has(resolve(part, root), key))
+    .filter(([, part]) => has(resolve(part), key))
     .map(([name]) => `'${name}'`);
   if (below.length > 0) return `under ${below.join(' or ')}`;
-  for (const object of [root, ...Object.values(root.definitions ?? {})]) {
+  for (const object of [SCHEMA, ...Object.values(SCHEMA.definitions ?? {})]) {
     if (!has(object, key)) continue;
     for (const [name, part] of Object.entries(object.properties ?? {})) {
-      if (resolve(part, root) === parent) return `beside '${name}'`;
+      if (resolve(part) === parent) return `beside '${name}'`;
     }
   }
   return undefined;
@@ -132,9 +132,9 @@ function has(part: SchemaPart | undefined, key: string): boolean {
 }
 
 /** The map that a part of the schema describes, or the items of its list. */
-function resolve(part: SchemaPart, root: SchemaPart): SchemaPart | undefined {
-  if (part.$ref !== undefined) return root.definitions?.[part.$ref.replace('#/definitions/', '')];
-  return part.items === undefined ? part : resolve(part.items, root);
+function resolve(part: SchemaPart): SchemaPart | undefined {
+  if (part.$ref !== undefined) return SCHEMA.definitions?.[part.$ref.replace('#/definitions/', '')];
+  return part.items === undefined ? part : resolve(part.items);
 }
 
 /** What follows `VALUE is not a …`, by keyword of the schema. */

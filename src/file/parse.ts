@@ -8,7 +8,7 @@ import { digestsOf, patchOf } from './patch.ts';
 import { formatPath, type Finding, type Problem, type Problems } from './problem.ts';
 import { namespaceOf, type RawFile, type RawNode, type RawServiceItem } from './raw.ts';
 import { positionsIn } from '../util/yaml-text.ts';
-import { validators, type Validator } from './schema.ts';
+import { validateFile, validateServiceItem, type Validator } from './schema.ts';
 
 export interface ParsedState {
   readonly ok: true;
@@ -94,7 +94,7 @@ export class StateParser {
         const part = layout.read(index);
         if (part === undefined) return undefined;
         parsedItems += 1;
-        const value = checked(part, validators().serviceItem, index, errors);
+        const value = checked(part, validateServiceItem, index, errors);
         if (value === undefined) continue;
         const raw = value as RawServiceItem;
         const found = checkItem(raw);
@@ -149,7 +149,7 @@ function readNodes(rest: ParsedPart, errors: Findings): readonly RawNode[] {
     errors.add(undefined, [{ segments: ['kind'], atKey: true, message: foreign }]);
     return [];
   }
-  const file = checked(rest, validators().file, undefined, errors);
+  const file = checked(rest, validateFile, undefined, errors);
   const nodes = (file as RawFile | undefined)?.nodes ?? [];
   const firstOf = new Map<string, number>();
   for (const [index, { name }] of nodes.entries()) {

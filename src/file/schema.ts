@@ -26,35 +26,26 @@ export interface SchemaPart {
   readonly examples?: readonly unknown[];
 }
 
-let parsed: SchemaPart | undefined;
-let compiled: ReturnType<typeof compile> | undefined;
+/** The JSON schema itself. */
+export const SCHEMA = JSON.parse(
+  bundledText('state-file.schema.json') ?? readFileSync(SCHEMA_URL, 'utf8'),
+) as SchemaPart;
 
-/** The JSON schema itself, read at the first call. */
-export function stateFileSchema(): SchemaPart {
-  const text = (): string =>
-    bundledText('state-file.schema.json') ?? readFileSync(SCHEMA_URL, 'utf8');
-  return (parsed ??= JSON.parse(text()) as SchemaPart);
-}
+const ajv = new Ajv({
+  allErrors: true,
+  verbose: true,
+  allowUnionTypes: true,
+  ownProperties: true,
+  formats: { ipv4: isIPv4, ipv6: isPlainIPv6, cidr: isCidr },
+}).addSchema(SCHEMA, 'file');
 
-/** The validators, compiled at the first call: of a service item, and of the file without its service items. */
-export function validators(): ReturnType<typeof compile> {
-  return (compiled ??= compile());
-}
+/** Checks a file without its service items. */
+export const validateFile = validator('file');
+export const validateServiceItem = validator('file#/definitions/serviceItem');
 
-function compile(): { readonly file: Validator; readonly serviceItem: Validator } {
-  const ajv = new Ajv({
-    allErrors: true,
-    verbose: true,
-    allowUnionTypes: true,
-    ownProperties: true,
-    formats: { ipv4: isIPv4, ipv6: isPlainIPv6, cidr: isCidr },
-  });
-  ajv.addSchema(stateFileSchema(), 'file');
-  const validator = ($ref: string): Validator => {
-    const validate = ajv.compile({ $ref });
-    return (value) => (validate(value) ? [] : (validate.errors ?? []));
-  };
-  return { file: validator('file'), serviceItem: validator('file#/definitions/serviceItem') };
+function validator($ref: string): Validator {
+  const validate = ajv.compile({ $ref });
+  return (value) => (validate(value) ? [] : (validate.errors ?? []));
 }
 
 /** An address valid under `v6`: no zone, not an IPv4-mapped address. */

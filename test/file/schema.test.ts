@@ -4,7 +4,7 @@ import { Ajv } from 'ajv';
 import t from 'tap';
 import { StateParser } from '../../src/file/parse.ts';
 import { formatProblems } from '../../src/file/problem.ts';
-import { SCHEMA_URL, validators } from '../../src/file/schema.ts';
+import { SCHEMA_URL, validateServiceItem } from '../../src/file/schema.ts';
 import { stateOf, warningsOf } from '../support/file-rig.ts';
 import { listItems } from '../support/markdown.ts';
 
@@ -48,7 +48,7 @@ function accepts(key: 'v4' | 'v6' | 'cidr', text: string): boolean {
     key === 'cidr'
       ? { name: 'x', ipfilters: [{ sourceranges: [text] }] }
       : { name: 'x', ips: { clusterips: { [key]: [text] } } };
-  return validators().serviceItem({ service }).length === 0;
+  return validateServiceItem({ service }).length === 0;
 }
 
 t.test('addresses and networks are strict', async (t) => {
