@@ -1,6 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import { Backoff } from '../../util/backoff.ts';
 import type { Clock } from '../../util/clock.ts';
+import { put } from '../../util/compare.ts';
 import { hostAddresses, type HostAddress } from '../../util/host-addresses.ts';
 import { SerialQueue } from '../../util/serial-queue.ts';
 import {
@@ -69,12 +70,9 @@ export class AddressKeeper {
   /** Replaces the addresses of a service port; none: it is removed. */
   want(servicePort: string, addresses: readonly string[]): void {
     const before = this.#wants.get(servicePort) ?? [];
-    if (addresses.length === 0) this.#wants.delete(servicePort);
-    else this.#wants.set(servicePort, addresses);
+    put(this.#wants, servicePort, addresses.length > 0 ? addresses : undefined);
     for (const address of addresses) {
-      const users = this.#users.get(address);
-      if (users === undefined) this.#users.set(address, new Set([servicePort]));
-      else users.add(servicePort);
+      this.#users.set(address, (this.#users.get(address) ?? new Set()).add(servicePort));
       this.#surplus.delete(address);
       if (!this.#ours.has(address)) this.#missing.add(address);
     }

@@ -23,7 +23,7 @@ import {
   USABLE_MAX_WAIT_MS,
   USABLE_TIMEOUT_MS,
 } from './netsh.ts';
-import { AddressLedger, type Environment, ledgerPath } from './ledger.ts';
+import { AddressLedger, ledgerPath } from './ledger.ts';
 
 /** Replaced in tests. `has`: whether a socket can currently be bound to an address. */
 const SYSTEM = { exec: systemExec, clock: systemClock, has: hostHas, host: hostAddresses };
@@ -174,7 +174,7 @@ export const INTERFACE_VARIABLE = 'INTERFACE_TO_ADD_SERVICE_IP';
  */
 export function chooseInterface(
   flag: string,
-  env: Environment,
+  env: NodeJS.ProcessEnv,
   interfaces: ReturnType<typeof networkInterfaces> = networkInterfaces(),
 ): { readonly name: string; readonly reason: string } {
   const names = Object.keys(interfaces).sort();
@@ -197,7 +197,7 @@ export function chooseInterface(
 }
 
 /** Service addresses on an interface of this host. Throws KPNG_USAGE for an invalid name. */
-export function windowsLink(name: string, env: Environment, exec?: Exec): InterfaceAddresses {
+export function windowsLink(name: string, env: NodeJS.ProcessEnv, exec?: Exec): InterfaceAddresses {
   const ledger = new AddressLedger(ledgerPath(name, env), () => Date.now() - uptime() * 1000);
   return new WindowsInterface(name, ledger, exec && { exec });
 }

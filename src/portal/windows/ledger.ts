@@ -59,18 +59,16 @@ export class AddressLedger {
   }
 }
 
-export type Environment = Readonly<Record<string, string | undefined>>;
-
-export function ledgerPath(name: string, env: Environment): string {
+export function ledgerPath(name: string, env: NodeJS.ProcessEnv): string {
   return join(dataFolder(env), `addresses on ${name}.txt`);
 }
 
 /** The record of our portproxy rules, which outlive boots. */
-export function ruleLedger(env: Environment): AddressLedger {
+export function ruleLedger(env: NodeJS.ProcessEnv): AddressLedger {
   return new AddressLedger(join(dataFolder(env), 'portproxy rules.txt'), () => 0);
 }
 
-function dataFolder(env: Environment): string {
+function dataFolder(env: NodeJS.ProcessEnv): string {
   const folder = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
   return join(folder, 'kpng-userspace');
 }
