@@ -54,10 +54,6 @@ export async function startAdmin({
     page = startPageServer(address, subject, { answer: answerer(false), activation });
   }
   return {
-    /** TCP ports on which the status page is served now. */
-    get ports(): readonly number[] {
-      return page?.ports ?? [];
-    },
     /**
      * Another process has taken over and serves the socket; this one, which only drains its connections, moves to
      * another path. Idempotent.

@@ -31,8 +31,6 @@ export interface RunContext {
   readonly setPodNetworks?: ((networks: readonly string[]) => void) | undefined;
   /** Activates whatever else this process serves; a sink with a hand-over socket activates it. */
   readonly activation: Activation;
-  /** TCP ports of other listeners of this process, to be handed over. */
-  readonly otherPorts: () => readonly number[];
 }
 
 export interface RunningSource {

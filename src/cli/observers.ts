@@ -111,8 +111,6 @@ export async function observe(options: Live) {
       metrics?.observe(started);
       health.readFrom({ problems: () => started.problems(), services: summaryReader(started) });
     },
-    /** TCP ports of the servers for metrics, health and the status page. */
-    ports: (): readonly number[] => [...servers, admin].flatMap((each) => each?.ports ?? []),
     /** Another process has taken over and serves the same addresses. Resolves when open requests have been answered. */
     leave(newProcess: number): Promise<void> {
       // The admin API marks this process as replaced, and a probe that it still has to answer would fail.

@@ -113,7 +113,7 @@ async function carry(
 async function prepare(options: Live, observers: Observers) {
   const { source, sink, globals, log } = options;
   const { nodeName = '' } = sink.options;
-  const context: RunContext = { ...options, nodeName, otherPorts: () => observers.ports() };
+  const context: RunContext = { ...options, nodeName };
   if (sink.scope === 'local') {
     const running = await sink.start(context);
     if (running.proxy !== undefined) observers.onProxy(running.proxy);

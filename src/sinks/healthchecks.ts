@@ -70,10 +70,6 @@ export class HealthCheckSink implements LocalSink {
     });
   }
 
-  get ports(): readonly number[] {
-    return [...this.#servers.values()].flatMap(({ server }) => server.ports);
-  }
-
   /**
    * Another process serves on the same sockets. Resolves when connected clients have been answered or have timed out.
    */

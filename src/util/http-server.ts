@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server } from 'node:net';
 import { Activation } from './activation.ts';
 import { Backoff, type BackoffPolicy } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
@@ -67,6 +67,13 @@ export function keepListening(
   };
 }
 
+const listening = new Set<Server>();
+
+/** The TCP ports on which this process serves pages now. */
+export function pagePorts(): number[] {
+  return [...listening].flatMap((server) => (server.address() as AddressInfo | null)?.port ?? []);
+}
+
 /** Serves GET and HEAD over TCP. Failures to listen are reported: metrics and health must never stop the proxy. */
 export function startHttpServer(options: HttpServerOptions) {
   const { address, clock, create = createServer, activation = Activation.immediate() } = options;
@@ -78,7 +85,6 @@ export function startHttpServer(options: HttpServerOptions) {
   const { server } = connections;
   // While listening, an error concerns a client that could not be accepted; Node keeps accepting.
   server.on('error', () => undefined);
-  const boundTo = () => server.address() as AddressInfo | null;
   let failure: ListenFailure;
   const listen = async (): Promise<void> => {
     const fd = inheritedServer(address);
@@ -89,18 +95,16 @@ export function startHttpServer(options: HttpServerOptions) {
       failure = await listenFailure(error, address);
       throw error;
     });
-    const bound = boundTo();
-    if (bound !== null) options.onListening({ host: bound.address, port: bound.port });
+    const bound = server.address() as AddressInfo | null;
+    if (bound === null) return;
+    listening.add(server);
+    server.once('close', () => listening.delete(server));
+    options.onListening({ host: bound.address, port: bound.port });
   };
   const stop = keepListening(clock, activation, listen, (_, retryInMs) =>
     options.onBindFailed(failure, retryInMs),
   );
   return {
-    /** The ports that it listens on now. */
-    get ports(): readonly number[] {
-      const bound = boundTo();
-      return bound === null ? [] : [bound.port];
-    },
     /**
      * Stops listening because another process now serves. Resolves when every connected client has been answered or has
      * timed out. Idempotent.

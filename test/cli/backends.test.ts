@@ -104,7 +104,6 @@ async function userspace(t: Test, flags: string, ...ports: readonly number[]) {
     stdout: process.stdout,
     nodeName: 'n1',
     activation: Activation.immediate(),
-    otherPorts: () => [],
   });
   t.teardown(() => running.destroy?.());
   const view = new TestView();

@@ -6,7 +6,7 @@ import { connect, createServer, type AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import type { HostPort } from '../../src/util/host-port.ts';
 import { plain, type HttpResponse } from '../../src/util/http-connections.ts';
-import { startHttpServer } from '../../src/util/http-server.ts';
+import { pagePorts, startHttpServer } from '../../src/util/http-server.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { HELLO, serve } from '../support/http-server.ts';
 import { until } from '../support/until.ts';
@@ -87,6 +87,7 @@ t.test('a client that has connected is answered when another process takes over'
   await until(() => asked.length === 1);
   const kept = await ask('/hello');
   await once(kept, 'data');
+  t.same(pagePorts(), [address.port]);
   const late = connect(address.port, address.host);
   await once(late, 'connect');
   // It has been accepted when a later one has been answered.
@@ -105,7 +106,7 @@ t.test('a client that has connected is answered when another process takes over'
   t.match(String((await once(waiting, 'data'))[0]), /slow\n$/);
   await Promise.all([closed, left]);
   t.ok(performance.now() - begin < 4000, 'at once, before it has been idle for long');
-  t.same(server.ports, []);
+  t.same(pagePorts(), []);
 });
 
 t.test('a silent client does not delay the end when another process takes over', async (t) => {

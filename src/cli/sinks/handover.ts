@@ -7,27 +7,28 @@ import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
 import { MAX_LISTED } from '../../proxysocket/inspect.ts';
 import type { PreviousFlow } from '../../proxysocket/udp/known-clients.ts';
 import type { Activation } from '../../util/activation.ts';
+import { pagePorts } from '../../util/http-server.ts';
 
 /**
  * Takes over from a running process over the socket at `path`; without one, or if that fails, this process starts alone.
  * Activates `activation` when no other process serves, or when this one is about to. The server in the result hands over
- * to the next process. `ports`: TCP ports of listeners that are not the engine's.
+ * to the next process, together with those of `served` and of pages.
  */
 export async function beginHandover(
   path: string,
-  served: { readonly engine: () => Required<Engine>; readonly ports: () => readonly number[] },
+  served: () => Required<Engine>,
   log: Log,
   activation: Activation,
 ) {
   const begin = performance.now();
   const found = await takeOver(path);
   const offer = async (): Promise<Offered> => {
-    const engine = served.engine();
+    const engine = served();
     const flows = await previousFlows(engine).catch((err: unknown) => {
       log.warn('Cannot send UDP sessions to the new process', { err });
       return [];
     });
-    return { flows, listeners: previousListeners(engine.snapshot()), ports: served.ports() };
+    return { flows, listeners: previousListeners(engine.snapshot()), ports: pagePorts() };
   };
   const server = new HandoverServer(path, offer, log);
   let isServing = false;

@@ -22,16 +22,13 @@ const SETTLE_LIMIT_MS = 5000;
 /** Assembles proxier, portal and engine. Rejects with KPNG_USAGE for flags that exclude each other. */
 export async function startUserspace(
   options: UserspaceOptions,
-  { log, globals, activation, otherPorts }: RunContext,
+  { log, globals, activation }: RunContext,
 ): Promise<RunningSink> {
   const { nodeName, portalTable, handoverSocket: path } = options;
   adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
-  const served = {
-    engine: (): Required<Engine> => engine,
-    ports: (): number[] => [...otherPorts(), ...(checks?.ports ?? [])],
-  };
+  const served = (): Required<Engine> => engine;
   const handover =
     path === ''
       ? undefined
