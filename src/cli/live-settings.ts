@@ -20,13 +20,11 @@ import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting } from './flags/read.ts';
 
-export type Settings = Pick<BoundCommand, 'command' | 'settings' | 'globals' | 'sink'>;
-
 /** The configuration file of a running program. */
 export interface FollowedFile {
   readonly path: string;
   /** Parses the same command line with new content of the file. Throws a KpngError. */
-  readonly read: (bytes: Uint8Array) => Settings;
+  readonly read: (bytes: Uint8Array) => BoundCommand;
 }
 
 /** The settings in force. Read them at each use: those that can change now do so while the program runs. */
@@ -42,7 +40,7 @@ type SetLimits = (limits: LimitChange) => void;
 /** Applies the settings that can change now and returns those and the ones that cannot. */
 export function adopt(
   live: LiveSettings,
-  next: Settings,
+  next: BoundCommand,
   log: AdjustableLog,
   setLimits: SetLimits,
 ) {
