@@ -19,13 +19,12 @@ import { fieldName } from '../../src/config/fields.ts';
 import { parseConfig, resolveConfig } from '../../src/config/file.ts';
 import { ERROR_CODES } from '../../src/errors.ts';
 
-const TABLES: [string, FlagTable][] = [
+const { sources, sinks, others } = REGISTRY;
+const COMMANDS = [...sources, ...sinks, ...others];
+const TABLES = new Map<string, FlagTable>([
   ['global', GLOBAL_FLAGS],
-  ...[...REGISTRY.sources, ...REGISTRY.sinks].map(({ word, flags }): [string, FlagTable] => [
-    word,
-    flags,
-  ]),
-];
+  ...[...sources, ...sinks].map(({ word, flags }) => [word, flags] as const),
+]);
 
 t.test('every flag has a plain name, a valid default, and whole sentences', async (t) => {
   for (const [word, table] of TABLES) {
@@ -43,8 +42,8 @@ t.test('every flag has a plain name, a valid default, and whole sentences', asyn
 t.test('no name means two things, on one command line or to the splitter', async (t) => {
   const namesOf = (table: FlagTable): string[] =>
     Object.entries(table).flatMap(([name, { aliases = [] }]) => [name].concat(aliases));
-  for (const source of REGISTRY.sources) {
-    for (const sink of REGISTRY.sinks) {
+  for (const source of sources) {
+    for (const sink of sinks) {
       const names = [GLOBAL_FLAGS, source.flags, sink.flags].flatMap(namesOf);
       t.equal(new Set(names).size, names.length, `${source.word} ${sink.word}`);
     }
@@ -164,8 +163,7 @@ t.test('candidates are words, flags or values that fit the line', async (t) => {
 const manual = manPage(REGISTRY, { version: '1.2.3', date: '2026-01-02' });
 
 t.test('the man page has every command and flag, in man(7) requests and text', async (t) => {
-  const commands = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
-  for (const { word, flags } of commands) {
+  for (const { word, flags } of COMMANDS) {
     t.ok(manual.includes(`.B ${word.replaceAll('-', '\\-')}`), word);
     for (const name of Object.keys({ ...flags, ...GLOBAL_FLAGS })) {
       t.ok(manual.includes(`\\fB\\-\\-${name.replaceAll('-', '\\-')}\\fR`), `--${name}`);
@@ -209,8 +207,7 @@ t.test('pages and schema are what the flag tables say', async (t) => {
 });
 
 t.test('every command line of a help text is understood', async (t) => {
-  const commands = [...REGISTRY.sources, ...REGISTRY.sinks, ...REGISTRY.others];
-  const lines = commands.flatMap(({ examples }) => Object.keys(examples));
+  const lines = COMMANDS.flatMap(({ examples }) => Object.keys(examples));
   const config = parseConfig('c.yaml', `${OWN}command: file to-json\n`, FIELDS);
   t.ok(lines.length >= 20);
   for (const line of lines) {
@@ -221,12 +218,9 @@ t.test('every command line of a help text is understood', async (t) => {
 });
 
 t.test('help fits a terminal, and teaches with examples', async (t) => {
-  const topics: Topic[] = [{}];
-  for (const other of REGISTRY.others) topics.push({ other });
-  for (const source of REGISTRY.sources) {
-    topics.push({ source });
-    for (const sink of REGISTRY.sinks) topics.push({ source, sink });
-  }
+  const pairs = sources.flatMap((source) => sinks.map((sink) => ({ source, sink })));
+  const single = [...others.map((other) => ({ other })), ...sources.map((source) => ({ source }))];
+  const topics: Topic[] = [{}, ...single, ...pairs];
   for (const text of topics.map((topic) => helpText(topic))) {
     const lines = text.split('\n');
     const [first = ''] = lines;

@@ -209,22 +209,20 @@ t.test('flags of klog and kube-proxy without a meaning here get a warning', asyn
 });
 
 t.test('help for as much as was named', async (t) => {
-  const topics: [string, ...string[]][] = [
-    ['--help'],
-    ['help'],
-    ['help local', 'local'],
-    ['file -help', 'file'],
-    ['file to-local --help', 'file'],
-    ['help local to-json', 'local', 'to-json'],
-    ['local to-userspace --api x:1 -h', 'local', 'to-userspace'],
-    ['version --help', 'version'],
-    ['help service', 'service'],
-    ['cleanup --portal-table x -h', 'cleanup'],
-  ];
-  for (const [line, ...named] of topics) {
+  for (const [line, named] of Object.entries({
+    '--help': '',
+    help: '',
+    'help local': 'local',
+    'file -help': 'file',
+    'file to-local --help': 'file',
+    'help local to-json': 'local to-json',
+    'local to-userspace --api x:1 -h': 'local to-userspace',
+    'version --help': 'version',
+    'help service': 'service',
+    'cleanup --portal-table x -h': 'cleanup',
+  })) {
     const invocation = parse(words(line));
-    t.equal(invocation.kind, 'help', line);
-    t.same('topic' in invocation && topicWords(invocation.topic), named, line);
+    t.equal('topic' in invocation && topicWords(invocation.topic).join(' '), named, line);
   }
   for (const way of ['version', '--version', '-version']) {
     t.match(await runHere(way), { code: 0, stdout: /^kpng-userspace: \d+\.\d+\.\d+\nnode: / });

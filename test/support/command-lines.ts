@@ -11,13 +11,11 @@ export function words(line: string): string[] {
   return line.split(' ').filter((word) => word !== '');
 }
 
+type Rest = [env?: Record<string, string>, config?: ConfigFile];
+
 /** What a command line means. Throws if it is refused. */
-export function run(
-  line: string,
-  env: Record<string, string> = {},
-  config?: ConfigFile,
-): BoundCommand {
-  return parseRun(words(line), env, config);
+export function run(line: string, ...rest: Rest): BoundCommand {
+  return parseRun(words(line), ...rest);
 }
 
 /** The flags that were set: on the command line, in the environment or in a file. */
@@ -26,13 +24,9 @@ export function given({ settings }: BoundCommand): string[] {
 }
 
 /** The message of a command line that has to be refused. */
-export function refused(
-  line: string,
-  env: Record<string, string> = {},
-  config?: ConfigFile,
-): string {
+export function refused(line: string, ...rest: Rest): string {
   try {
-    parse(words(line), env, config);
+    parse(words(line), ...rest);
   } catch (error) {
     if (error instanceof KpngError && error.code === 'KPNG_USAGE') return error.message;
     throw error;
