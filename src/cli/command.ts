@@ -112,7 +112,8 @@ export interface CommandText {
   /** One line, without a final dot. */
   readonly summary: string;
   readonly description: readonly string[];
-  readonly examples: Examples;
+  /** Command lines without the program's name, and the effect of each. */
+  readonly examples: Readonly<Record<string, string>>;
   readonly flags: FlagTable;
 }
 
@@ -121,11 +122,8 @@ export function paragraphs([text = '']: TemplateStringsArray): string[] {
   return text.split('\n\n').map((each) => prose`${each}`);
 }
 
-/** Command lines without the program's name, and the effect of each. */
-export type Examples = Readonly<Record<string, string>>;
-
 /** A line for each: `status # shows the proxy of this host`. */
-export function examples([text = '']: TemplateStringsArray): Examples {
+export function examples([text = '']: TemplateStringsArray): CommandText['examples'] {
   const lines = text.trim().split('\n');
   return Object.fromEntries(lines.map((line) => line.trim().split(' # ')));
 }

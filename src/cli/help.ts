@@ -1,4 +1,4 @@
-import { type CommandText, type Examples, PROGRAM } from './command.ts';
+import { type CommandText, PROGRAM } from './command.ts';
 import { GLOBAL_FLAGS } from './flags/global.ts';
 import { splitLine } from './flags/read.ts';
 import { defaultText, type FlagSpec, type FlagTable, isSwitch, prose } from './flags/table.ts';
@@ -103,7 +103,7 @@ function rowsOf(commands: readonly CommandText[]) {
   return commands.map(({ word, summary }) => [word, summary] as const);
 }
 
-function examplesSection(examples: Examples): HelpSection {
+function examplesSection(examples: CommandText['examples']): HelpSection {
   const lines = Object.entries(examples).flatMap(([line, does]) => [
     `# ${does}`,
     `${PROGRAM} ${line}`,

@@ -71,14 +71,12 @@ export const CLEANUP_FLAGS = {
 
 export type CleanupTargets = FlagValues<typeof CLEANUP_FLAGS>;
 
-type Row<T> = Pick<FlagSpec<T>, 'kind' | 'help'> & Partial<FlagSpec<T>>;
-
 function row<T>(kind: FlagKind<T>, more: Partial<FlagSpec<T>> = {}) {
-  return (...help: Parameters<typeof prose>): Row<T> => ({ kind, help: prose(...help), ...more });
+  return (...help: Parameters<typeof prose>) => ({ kind, help: prose(...help), ...more });
 }
 
 /** What proxysocket/limits.ts does not define for each limit of the data path. */
-const ROWS: { readonly [Limit in keyof EngineLimits]: Row<EngineLimits[Limit]> } = {
+const ROWS: { readonly [Limit in keyof EngineLimits]: Partial<FlagSpec<EngineLimits[Limit]>> } = {
   connectTimeoutsMs: row(durations())`
     Time limits of the connection attempts, one attempt for each; every attempt uses another endpoint while
     there is one.`,
