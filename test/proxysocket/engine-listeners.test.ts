@@ -2,13 +2,7 @@ import { openSync } from 'node:fs';
 import { setImmediate as turn } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
-import {
-  closeInherited,
-  inheritedPort,
-  type InheritedSocket,
-  keepInherited,
-  takeInherited,
-} from '../../src/util/inherited.ts';
+import * as inherited from '../../src/util/inherited.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
 import { FakeHost, listenSpec } from '../support/fake-host.ts';
@@ -192,25 +186,25 @@ t.test('a listener that is being opened when the engine is destroyed closes', as
   t.same([host.tcp.size, host.tcp.attempts], [0, 1]);
 });
 
-function socket(port: number, protocol: 'TCP' | 'UDP' = 'TCP'): InheritedSocket {
+function socket(port: number, protocol: 'TCP' | 'UDP' = 'TCP'): inherited.InheritedSocket {
   return { protocol, address: '10.0.0.1', port, fd: openSync('/dev/null', 'r') };
 }
 
-t.afterEach(() => closeInherited());
+t.afterEach(() => inherited.closeInherited());
 
 t.test('a socket is taken once, by its address, and a port by the key of its slot', async (t) => {
   const [tcp, next, udp] = [socket(80), socket(80), socket(80, 'UDP')];
   const key = 'TCP 0.0.0.0 0 d/web:http internal 0';
-  keepInherited([tcp, next, udp], [{ key, port: 40_123 }]);
-  t.equal(inheritedPort(key), 40_123);
-  t.equal(takeInherited('TCP', '10.0.0.2', 80), undefined);
-  const takes = () => takeInherited('TCP', '10.0.0.1', 80);
+  inherited.keepInherited([tcp, next, udp], [{ key, port: 40_123 }]);
+  t.equal(inherited.inheritedPort(key), 40_123);
+  t.equal(inherited.takeInherited('TCP', '10.0.0.2', 80), undefined);
+  const takes = () => inherited.takeInherited('TCP', '10.0.0.1', 80);
   t.same([takes(), takes(), takes()], [tcp.fd, next.fd, undefined], 'in order');
-  t.equal(takeInherited('UDP', '10.0.0.1', 80), udp.fd);
+  t.equal(inherited.takeInherited('UDP', '10.0.0.1', 80), udp.fd);
 });
 
 t.test('one worker has all sockets of an address, until it closes', async (t) => {
-  keepInherited([socket(80), socket(80), socket(80)], []);
+  inherited.keepInherited([socket(80), socket(80), socket(80)], []);
   const host = new FakeHost({ descriptors: 4 });
   host.tcp.errors.set('10.0.0.9:80', 'EADDRNOTAVAIL');
   await host.set(listenSpec('failed', ['10.0.0.9:80']));

@@ -1,10 +1,4 @@
-import {
-  connectFailed,
-  endpointPicked,
-  rejected,
-  udpSessionEnded,
-  udpSessionStarted,
-} from '../../../src/proxysocket/events.ts';
+import * as events from '../../../src/proxysocket/events.ts';
 import { collect, freePort } from '../../support/sockets.ts';
 import { endpointAt } from '../../support/tcp-peers.ts';
 import { udpScene } from '../../support/tcp-rig.ts';
@@ -17,7 +11,7 @@ import t from 'tap';
 const BROADCAST = endpointAt(9, '255.255.255.255');
 
 t.test('V18 (different): the session of a removed endpoint ends, others live on', async (t) => {
-  const ended = collect(t, udpSessionEnded);
+  const ended = collect(t, events.udpSessionEnded);
   const [a, b] = [await UdpBackend.named(t, 'A'), await UdpBackend.named(t, 'B')];
   const { rig, port } = await udpScene(t, { endpoints: [a.spec, b.spec] });
   const [one, two] = [await UdpClient.open(t), await UdpClient.open(t)];
@@ -35,8 +29,8 @@ t.test('V18 (different): the session of a removed endpoint ends, others live on'
 });
 
 t.test('an ICMP error ends the session, and the next datagram goes elsewhere', async (t) => {
-  const failures = collect(t, connectFailed);
-  const ended = collect(t, udpSessionEnded);
+  const failures = collect(t, events.connectFailed);
+  const ended = collect(t, events.udpSessionEnded);
   const [dead, alive] = [endpointAt(await freePort()), await UdpBackend.named(t, 'alive')];
   const { rig, port, client } = await udpScene(t, { endpoints: [dead, alive.spec] });
 
@@ -97,8 +91,8 @@ t.test('a backend that dies in a busy flow is replaced within a few datagrams', 
 });
 
 t.test('an endpoint that cannot be connected is replaced before anything is lost', async (t) => {
-  const picked = collect(t, endpointPicked);
-  const started = collect(t, udpSessionStarted);
+  const picked = collect(t, events.endpointPicked);
+  const started = collect(t, events.udpSessionStarted);
   const alive = await UdpBackend.named(t, 'alive');
   const { rig, port, client } = await udpScene(t, { endpoints: [BROADCAST, alive.spec] });
 
@@ -118,7 +112,7 @@ t.test('an endpoint that cannot be connected is replaced before anything is lost
 });
 
 t.test('a client port that is refused counts once, its datagrams each', async (t) => {
-  const refused = collect(t, rejected);
+  const refused = collect(t, events.rejected);
   const endpoints = [BROADCAST, endpointAt(9, 'fe80::1')];
   const { clock, rig, backend, port, client } = await udpScene(t, { endpoints });
   const remoteAddress = `127.0.0.1:${client.port}`;
@@ -178,8 +172,8 @@ t.test('a service that is its own endpoint keeps only a few sessions busy', asyn
 t.test('an endpoint that is removed while its socket is being connected', async (t) => {
   const { rig, port, client } = await udpScene(t);
   const onPicked = (): void => process.nextTick(() => void rig.endpoints([]));
-  endpointPicked.subscribe(onPicked);
-  t.teardown(() => endpointPicked.unsubscribe(onPicked));
+  events.endpointPicked.subscribe(onPicked);
+  t.teardown(() => events.endpointPicked.unsubscribe(onPicked));
   client.send('x', port);
   await until(() => rig.counters.connections === 1 && rig.counters.active === 0);
   const { datagramsIn, datagramsDropped } = rig.counters;
