@@ -32,7 +32,7 @@ export class ClaimTable {
 
   /**
    * Replaces the claims of owners in `set` and drops those in `remove`; others get released addresses in the same
-   * update. Of equal claims of one owner, the first counts. Returns the owners that won a claim.
+   * update. Of equal claims of one owner, the first counts. Returns the owners that won a claim they had to wait for.
    */
   update(
     set: ReadonlyMap<string, readonly PortalSpec[]>,
@@ -41,7 +41,9 @@ export class ClaimTable {
     const touched: Touched = new Map();
     const changed = new Set<string>();
     for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], touched);
-    for (const [owner, claims] of set) this.#replace(owner, claims, touched);
+    // By name: an address that is free, and that no one waits for, is claimed at once.
+    const sorted = [...set].sort(([a], [b]) => compare(a, b));
+    for (const [owner, claims] of sorted) this.#replace(owner, claims, touched);
     for (const [bucket, addresses] of touched) {
       this.#settle(bucket, addresses, changed);
       if (bucket.holders.size === 0) this.#buckets.delete(bucket.key);
@@ -51,6 +53,7 @@ export class ClaimTable {
 
   held(owner: string): readonly PortalSpec[] {
     const claims = this.#claims.get(owner) ?? [];
+    if (this.#unmet === 0) return claims;
     const isHeld = (claim: PortalSpec): boolean =>
       this.#buckets.get(bucketKey(claim))?.holders.get(addressOf(claim)) === owner;
     return claims.every(isHeld) ? claims : claims.filter(isHeld);
@@ -75,7 +78,7 @@ export class ClaimTable {
     };
   }
 
-  /** Claims that are added wait until the bucket is settled. */
+  /** A claim that may conflict waits until its bucket is settled. */
   #replace(owner: string, claims: readonly PortalSpec[], touched: Touched): void {
     const before = this.#claims.get(owner) ?? [];
     const after = unique(claims);
@@ -91,9 +94,15 @@ export class ClaimTable {
       bucket.holders.delete(address);
       touch(bucket, address);
     }
-    for (const claim of without(after, before)) {
+    const added = without(after, before).toSorted((a, b) => compare(addressOf(a), addressOf(b)));
+    for (const claim of added) {
       const bucket = this.#bucketOf(claim);
       const address = addressOf(claim);
+      const isAlone = bucket.waiting.size === 0 && address !== bucket.wildcard;
+      if (isAlone && holderOf(bucket, address) === undefined) {
+        bucket.holders.set(address, owner);
+        continue;
+      }
       const owners = bucket.waiting.get(address) ?? new Map<string, PortalSpec>();
       bucket.waiting.set(address, owners.set(owner, claim));
       this.#contested.add(bucket);

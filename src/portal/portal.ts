@@ -62,7 +62,7 @@ export type BoundPorts = readonly [
  *
  * A sync calls `plan` and `prepare`, lets the engine listen, and calls `commit`, each once. An `address` portal adds
  * addresses in `prepare` and removes them in `commit`; a redirecting one plans proxy ports and writes its rules in
- * `commit`, in one transaction.
+ * `commit`, in one transaction, after routes that `prepare` begins to write.
  */
 export interface Portal {
   readonly kind: 'address' | 'none' | 'nftables' | 'transparent' | 'iptables' | 'portproxy';

@@ -112,7 +112,8 @@ export function endpointsOf(
 
 /** One for each address and port, without spare capacity, which very many service ports would keep. */
 function merged(specs: readonly EndpointSpec[]): readonly EndpointSpec[] {
-  if (new Set(specs.map(({ address }) => address)).size === specs.length) return specs.slice();
+  if (specs.length < 2 || new Set(specs.map(({ address }) => address)).size === specs.length)
+    return specs.slice();
   const byAddress = new Map<string, EndpointSpec>();
   for (const spec of specs) {
     const key = `${spec.address} ${spec.port}`;

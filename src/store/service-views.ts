@@ -176,6 +176,7 @@ export class ServiceViews {
 
 /** Whether each endpoint has the name of a pod for itself, and so a key that no other one can have. */
 export function areDistinct(endpoints: Endpoints): boolean {
+  if (endpoints.length < 2) return endpoints[0]?.podName !== '';
   const names = new Set(endpoints.map(({ podName }) => podName));
   return names.size === endpoints.length && !names.has('');
 }

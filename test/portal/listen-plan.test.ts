@@ -66,7 +66,8 @@ t.test('after any steps, each claim has one holder, or a reason', async (t) => {
         const held = new Map([...wanted.keys()].flatMap((name) => named(name, table.held(name))));
         for (const [key, one] of held) {
           for (const [other, two] of held) assert.ok(key === other || !collide(one, two));
-          assert.ok(before.has(key) || won.has(key.split(' ')[0] ?? ''));
+          const [owner = ''] = key.split(' ');
+          assert.ok(before.has(key) || owner in set || won.has(owner));
         }
         const unmet = new Map([...wanted].flatMap(([name, list]) => named(name, list)));
         for (const key of held.keys()) unmet.delete(key);

@@ -97,6 +97,7 @@ export function nftablesBackend(
       difference: ({ families }) => route.difference(families),
     });
   }
+  let ensuring: Promise<unknown> | undefined;
   return {
     kind: isTransparent ? 'transparent' : 'nftables',
     what,
@@ -127,13 +128,22 @@ export function nftablesBackend(
       return createCanary(owner, [families.includes(4) ? 4 : 6], [path], transparent?.socket);
     },
 
+    prepare:
+      route &&
+      (({ families }) => {
+        ensuring ??= route.ensure(families);
+        ensuring.catch(() => undefined);
+      }),
+
     /** Changes only what differs, so that no packet misses an element. */
     async replace(config, elements, onlyOwn) {
       // No table, or an unreadable one: writing reports why.
       const listing = await list().catch(() => undefined);
       const found = listing === undefined ? undefined : await readTable(listing, config, elements);
       if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
-      await route?.ensure(config.families);
+      const begun = ensuring ?? route?.ensure(config.families);
+      ensuring = undefined;
+      await begun;
       if (found !== undefined) {
         const script = renderMended(table, config, found.stale, found.changes);
         if (await isAccepted(write('writing', script))) return undefined;

@@ -164,6 +164,8 @@ export interface Backend {
   ): Element[];
   /** With `route`: the element for the port of the sockets that all TCP services share. */
   readonly listener?: (port: ProxyPort) => Element;
+  /** Begins what `replace` needs besides the rules; absent: nothing. `replace` waits for it, and fails as it does. */
+  readonly prepare?: ((config: RuleConfig) => void) | undefined;
   /** Replaces all our rules, without a gap. `onlyOwn`: not those of another process; returns its owner then. */
   replace(config: RuleConfig, elements: Elements, onlyOwn: boolean): Promise<string | undefined>;
   /**

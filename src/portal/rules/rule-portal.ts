@@ -129,6 +129,11 @@ export class RulePortal extends RedirectPlan implements Portal {
     return [...super.problems(), ...this.#set.refused];
   }
 
+  /** Routes take several programs: before the first rules, they run while the engine opens its listeners. */
+  async prepare(): Promise<void> {
+    if (this.#watching === undefined) this.#backend.prepare?.(this.#config);
+  }
+
   /** Writes the difference in one transaction. Rejects with KPNG_PORTAL_*; the next commit retries it. */
   commit(bound: Iterable<BoundPorts>): Promise<void> {
     return this.#queue.run(async () => {

@@ -15,9 +15,11 @@ export function routeKeys({ address, transparent = [] }: ListenSpec): string[] {
 /** The addresses of clients whose packets reach a service port by rules. Without listeners, another one may have them. */
 export function addressKeys({ listen, portals = [] }: ServicePortSpec): string[] {
   if (listen.length === 0) return [];
+  const keys = listen.flatMap(routeKeys);
+  if (keys.length < 2 && portals.length === 0) return keys;
   // A node port is on every address of the host, of both families.
   const ofRules = portals.flatMap((each) => [keyOf(4, each), keyOf(6, each)]);
-  return [...new Set([...listen.flatMap(routeKeys), ...ofRules])];
+  return [...new Set([...keys, ...ofRules])];
 }
 
 function keyOf(family: Family, { address, port }: PortalAddress): string {

@@ -333,7 +333,7 @@ export class Pool implements Engine {
     }
     await this.#falling;
     this.#checkOpen();
-    await this.#fallback?.apply(all);
+    await this.#fallback?.apply(this.#ports.withSlots(all));
   }
 
   /** Each part is sent while the one before it is still being applied. Resolves with whether this worker has them all. */

@@ -37,8 +37,8 @@ export class ServicePorts {
   }
 
   /**
-   * Applies a batch to the desired state. Returns it with counter slots and the shared sockets to open or close, and
-   * whether a service port leaves an address, which workers have to do before the address is free.
+   * Applies a batch to the desired state. Returns it with the shared sockets to open or close, and whether a service
+   * port leaves an address, which workers have to do before the address is free.
    */
   note(changes: readonly EngineChange[]): { changes: readonly EngineChange[]; leaves: boolean } {
     let leaves = false;
@@ -53,7 +53,7 @@ export class ServicePorts {
     }
     const ofShared = this.#noteShared();
     return {
-      changes: [...ofShared, ...changes].map((change) => this.#withSlot(change)),
+      changes: [...ofShared, ...changes],
       leaves: leaves || ofShared.some(({ kind }) => kind === 'remove'),
     };
   }
@@ -96,8 +96,11 @@ export class ServicePorts {
     for (const record of this.table.all()) record.countsNoMore(thread);
   }
 
-  #withSlot(change: EngineChange): EngineChange {
-    return change.kind === 'set' ? { ...change, slot: this.#get(change.spec.name)?.slot } : change;
+  /** The changes with where service ports count. */
+  withSlots(changes: readonly EngineChange[]): EngineChange[] {
+    return changes.map((change) =>
+      change.kind === 'set' ? { ...change, slot: this.#get(change.spec.name)?.slot } : change,
+    );
   }
 
   #get(name: string): ServicePortRecord | undefined {

@@ -29,7 +29,7 @@ function setUp() {
   });
   /** Applies a change; returns where each thread counts then. `meanwhile`: before the threads have it. */
   const apply = (change: EngineChange, meanwhile = (): void => undefined) => {
-    const [located] = ports.note([change]).changes;
+    const [located] = ports.withSlots(ports.note([change]).changes);
     meanwhile();
     ports.table.forget();
     if (located?.kind !== 'set')
