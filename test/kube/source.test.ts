@@ -7,7 +7,7 @@ import {
   kubeWatching,
 } from '../../src/kube/events.ts';
 import { type Ineligible, TO_BE_DELETED } from '../../src/kube/map.ts';
-import { sourceDisconnected } from '../../src/store/events.ts';
+import { opInvalid, sourceDisconnected } from '../../src/store/events.ts';
 import { endpoint, type KubeObject, node, service, slice } from '../support/fake-api/objects.ts';
 import { startKubeRig } from '../support/kube-rig.ts';
 import { collect } from '../support/sockets.ts';
@@ -106,7 +106,8 @@ t.test('what is requested: of nodes only metadata; bookmarks and a random timeou
 });
 
 t.test('an object without a name is reported and left out; the rest works', async (t) => {
-  const { api, watching, settled, invalid } = await startKubeRig(t);
+  const invalid = collect(t, opInvalid);
+  const { api, watching, settled } = await startKubeRig(t);
   await watching();
   const [watch] = api.watches('services');
   watch?.raw('{"type":"ADDED","object":{"metadata":{"resourceVersion":"1"}}}\n');

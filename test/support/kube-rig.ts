@@ -6,7 +6,6 @@ import { kubeFailed, kubeListed, kubeWatching } from '../../src/kube/events.ts';
 import { DEFAULT_KUBE_LIMITS, type KubeLimits } from '../../src/kube/limits.ts';
 import { DEFAULT_NODE_LABELS, type Selection } from '../../src/kube/resource.ts';
 import { openKubeSource, type KubeSourceOptions } from '../../src/kube/source.ts';
-import { opInvalid } from '../../src/store/events.ts';
 import { GlobalStore } from '../../src/store/global-store.ts';
 import { makeAuthority } from './certs.ts';
 import { endpoint, node, service, slice } from './fake-api/objects.ts';
@@ -47,7 +46,6 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
   const store = new GlobalStore({ hasher: await loadHasher() });
   const failures = collect(t, kubeFailed);
   const lists = collect(t, kubeListed);
-  const invalid = collect(t, opInvalid);
   const opened = collect(t, kubeWatching);
   const kubeconfig = (await options.kubeconfig?.(api.url)) ?? '';
   const source = await openKubeSource({
@@ -61,25 +59,18 @@ export async function startKubeRig(t: Test, options: KubeRigOptions = {}) {
   });
   const stop = new AbortController();
   const done = source.feed(store, stop.signal);
-  // A rejection is for the test to look at; it may do so late.
-  done.catch(() => {});
   t.teardown(async () => {
     stop.abort();
-    await done.catch(() => {});
+    await done;
     await api.stop();
   });
   return {
     api,
     store,
-    source,
     /** Decides about waits and time limits. Their jitter is off: 1000 ms, 1600 ms, ... */
     clock,
     failures,
     lists,
-    invalid,
-    stop,
-    /** The source's run. */
-    done,
     /** Waits until each resource is being watched and the state is complete. */
     watching: () => until(() => store.synced && opened.length >= 3 && api.watches().length === 3),
     /** Waits until the state, by `describeState`, is this. */
