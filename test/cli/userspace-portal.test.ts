@@ -40,15 +40,6 @@ function noIptables(): FakeIptables {
   return iptables;
 }
 
-t.test('an explicit portal is used without probing', async (t) => {
-  for (const kind of ['nftables', 'address', 'none']) {
-    const { portal, lines, nft } = await make(`--portal ${kind}`);
-    t.equal(portal.kind, kind);
-    t.same(lines, []);
-    t.same(nft.commands, []);
-  }
-});
-
 t.test('auto takes nftables where it works, changes nothing, and says so', async (t) => {
   const { portal, lines, nft } = await make('');
   t.equal(portal.kind, 'nftables');
