@@ -5,18 +5,7 @@ import {
   listenerOpened,
   tcpAccepted,
 } from '../../../src/proxysocket/events.ts';
-import {
-  CHANNELS,
-  encodeError,
-  CONTROL,
-  CONTROL_BYTES,
-  Outbox,
-  type Report,
-  type TurnReport,
-  decodeError,
-  decodeMessage,
-  encodeMessage,
-} from '../../../src/proxysocket/pool/protocol.ts';
+import * as wire from '../../../src/proxysocket/pool/protocol.ts';
 import type { Teardown } from '../../support/sockets.ts';
 import { KpngError } from '../../../src/errors.ts';
 import { execFile } from 'node:child_process';
@@ -27,10 +16,10 @@ import t from 'tap';
 
 function setUp(t: Teardown) {
   const { port1, port2 } = new MessageChannel();
-  const control = new Int32Array(new SharedArrayBuffer(CONTROL_BYTES));
-  const outbox = new Outbox(port1, control);
+  const control = new Int32Array(new SharedArrayBuffer(wire.CONTROL_BYTES));
+  const outbox = new wire.Outbox(port1, control);
   const wants = (...channels: object[]): void => {
-    control[CONTROL.subscriptions] = CHANNELS.reduce<number>(
+    control[wire.CONTROL.subscriptions] = wire.CHANNELS.reduce<number>(
       (bits, channel, index) => bits | (channels.includes(channel) ? 1 << index : 0),
       0,
     );
@@ -45,9 +34,9 @@ function setUp(t: Teardown) {
     control,
     wants,
     /** What a turn of the loop has posted. */
-    next: (): TurnReport | undefined => {
+    next: (): wire.TurnReport | undefined => {
       outbox.flush(0);
-      const report = receiveMessageOnPort(port2)?.message as Report | undefined;
+      const report = receiveMessageOnPort(port2)?.message as wire.Report | undefined;
       return report?.kind === 'turn' ? report : undefined;
     },
   };
@@ -64,7 +53,7 @@ t.test('events are carried while someone listens in the other thread', (t) => {
   t.equal(tcpAccepted.hasSubscribers, false, 'so that no one makes messages for nothing');
   limitChanged.publish(change(1));
   limitChanged.publish(change(2));
-  const index = CHANNELS.indexOf(limitChanged);
+  const index = wire.CHANNELS.indexOf(limitChanged);
   t.same(next()?.events, [
     [index, change(1)],
     [index, change(2)],
@@ -77,7 +66,7 @@ t.test('events are carried while someone listens in the other thread', (t) => {
   t.equal(next(), undefined);
   const error = new Error('taken');
   listenerFailed.publish({ ...about, code: 'KPNG_LISTEN_FAILED', error, retryInMs: 1 });
-  t.match(next()?.events, [[CHANNELS.indexOf(listenerFailed), { retryInMs: 1 }]]);
+  t.match(next()?.events, [[wire.CHANNELS.indexOf(listenerFailed), { retryInMs: 1 }]]);
   t.end();
 });
 
@@ -86,7 +75,7 @@ t.test('when the other thread does not keep up, events are counted instead', (t)
   wants(limitChanged);
   for (let value = 0; value < 5000; value += 1) limitChanged.publish(change(value));
   t.equal(next()?.events?.length, 4096);
-  outbox.done({ id: 1, error: encodeError(new Error('not done')) });
+  outbox.done({ id: 1, error: wire.encodeError(new Error('not done')) });
   t.match(next(), { done: [{ id: 1, error: { message: 'not done' } }] });
 
   let posted = 0;
@@ -100,7 +89,7 @@ t.test('when the other thread does not keep up, events are counted instead', (t)
   t.match(told, { done: [{ id: 2 }] }, 'what matters is always reported');
   t.ok((told?.eventsDropped ?? 0) > 900, `${told?.eventsDropped} events were not`);
 
-  Atomics.add(control, CONTROL.taken, posted + 4);
+  Atomics.add(control, wire.CONTROL.taken, posted + 4);
   limitChanged.publish(change(9));
   t.equal(next()?.events?.length, 1, 'until it has caught up');
   t.end();
@@ -109,10 +98,10 @@ t.test('when the other thread does not keep up, events are counted instead', (t)
 /** As a message looks after its way to another thread. */
 function posted(message: object): object {
   const { port1, port2 } = new MessageChannel();
-  port1.postMessage(encodeMessage(message), []);
+  port1.postMessage(wire.encodeMessage(message), []);
   const received = receiveMessageOnPort(port2) as { message: object };
   port1.close();
-  return decodeMessage(received.message);
+  return wire.decodeMessage(received.message);
 }
 
 t.test('errors keep their class, code, cause and what else users see', (t) => {
@@ -130,9 +119,14 @@ t.test('errors keep their class, code, cause and what else users see', (t) => {
   t.ok(other instanceof Error && !(other instanceof KpngError));
   t.match(other, { code: 'EADDRINUSE', message: 'bind EADDRINUSE' });
   t.same(posted(change(3)), change(3), 'without an error it is carried as it is');
-  t.match(decodeError(encodeError(new TypeError('x'))), { name: 'TypeError', message: 'x' });
-  t.match(decodeError(encodeError('thrown')), { message: 'thrown' });
-  t.match(decodeError(encodeError(new Error('a', { cause: 'b' }))), { cause: { message: 'b' } });
+  t.match(wire.decodeError(wire.encodeError(new TypeError('x'))), {
+    name: 'TypeError',
+    message: 'x',
+  });
+  t.match(wire.decodeError(wire.encodeError('thrown')), { message: 'thrown' });
+  t.match(wire.decodeError(wire.encodeError(new Error('a', { cause: 'b' }))), {
+    cause: { message: 'b' },
+  });
   t.end();
 });
 
