@@ -1,5 +1,5 @@
 /** Draws lines of styled text as the window of a terminal, in SVG. */
-import { cut, type Line, type Style } from '../../src/cli/admin/top/screen.ts';
+import { cut } from '../../src/cli/admin/top/screen.ts';
 
 const CELL = { width: 8.43, height: 19 };
 const PADDING = 18;
@@ -8,23 +8,23 @@ const BAR = 34;
 const FACE = '#12161c';
 const TEXT = '#d7dde6';
 
-const FILLS: Readonly<Record<Style, string>> = {
-  plain: TEXT,
-  dim: '#7f8b9b',
-  bold: '#eef2f7',
-  good: '#55c98c',
-  warn: '#e5b04c',
-  bad: '#f5857b',
-  violet: '#b7a3f7',
-  blue: '#6cb6ff',
-  head: FACE,
-  selected: '#ffffff',
+/** By the code of the last style that begins: bold, dim, underlined, reverse and colours. */
+const FILLS: Readonly<Record<string, string>> = {
+  1: '#eef2f7',
+  2: '#7f8b9b',
+  4: '#ffffff',
+  7: FACE,
+  31: '#f5857b',
+  32: '#55c98c',
+  33: '#e5b04c',
+  34: '#6cb6ff',
+  35: '#b7a3f7',
 };
-
-const BACKS: Partial<Record<Style, string>> = { head: '#c7d0dc', selected: '#2a5bb5' };
+const BACKS: Readonly<Record<string, string>> = { 4: '#2a5bb5', 7: '#c7d0dc' };
+const BOLD: ReadonlySet<string> = new Set(['1', '4', '31']);
 
 /** A picture of a terminal of that many columns. */
-export function terminalSvg(lines: readonly Line[], columns: number, title: string): string {
+export function terminalSvg(lines: readonly string[], columns: number, title: string): string {
   const width = Math.round(columns * CELL.width + 2 * PADDING);
   const height = Math.round(lines.length * CELL.height + 2 * PADDING + BAR - 8);
   const rows = lines.map((line, row) => drawLine(line, row, columns)).join('\n');
@@ -43,11 +43,15 @@ ${rows}
 `;
 }
 
-function drawLine(line: Line, row: number, columns: number): string {
+/** A text; the group is the code before it. */
+// oxlint-disable-next-line no-control-regex
+const PIECE = /(?<=^|\u001b\[(\d+)m)[^\u001b]+/g;
+
+function drawLine(line: string, row: number, columns: number): string {
   const y = BAR + PADDING + row * CELL.height;
   let column = 0;
-  return cut(line, columns)
-    .map(({ text, style }) => {
+  return [...cut(line, columns).matchAll(PIECE)]
+    .map(([text, style = '']) => {
       const x = PADDING + column * CELL.width;
       const wide = text.length * CELL.width;
       column += text.length;
@@ -57,10 +61,9 @@ function drawLine(line: Line, row: number, columns: number): string {
           ? ''
           : `<rect x="${round(x - 4)}" y="${round(y - 14)}" width="${round(wide + 8)}" height="${CELL.height}" rx="3" fill="${fill}"/>`;
       if (text.trim() === '') return back;
-      const weight =
-        style === 'bold' || style === 'bad' || style === 'selected' ? ' font-weight="600"' : '';
+      const weight = BOLD.has(style) ? ' font-weight="600"' : '';
       // An explicit length keeps columns aligned with any font.
-      return `${back}<text x="${round(x)}" y="${round(y)}" fill="${FILLS[style]}"${weight} textLength="${round(wide)}" lengthAdjust="spacing">${escape(text).replaceAll(' ', '\u00a0')}</text>`;
+      return `${back}<text x="${round(x)}" y="${round(y)}" fill="${FILLS[style] ?? TEXT}"${weight} textLength="${round(wide)}" lengthAdjust="spacing">${escape(text).replaceAll(' ', '\u00a0')}</text>`;
     })
     .join('');
 }

@@ -9,22 +9,31 @@ export interface Column<Row> {
   readonly title: string;
   /** Numbers are right-aligned. */
   readonly align?: 'left' | 'right';
+  /** Absent: as wide as needed. */
+  readonly width?: number;
   readonly cell: (row: Row) => string;
+  /** Styles the text of a cell for a terminal. Absent: it stays plain. */
+  readonly style?: (text: string, row: Row) => string;
 }
 
-/** Lines of a table with a header; columns are as wide as needed. */
-export function table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string[] {
-  const cells = rows.map((row) => columns.map(({ cell }) => escapeControls(cell(row))));
-  const titles = columns.map(({ title }) => title);
-  const widths = titles.map((title, index) =>
-    cells.reduce((widest, line) => Math.max(widest, line[index]?.length ?? 0), title.length),
-  );
-  return [titles, ...cells].map((line) =>
-    line
-      .map((text, index) => pad(text, widths[index] ?? 0, columns[index]?.align ?? 'left'))
-      .join('  ')
-      .trimEnd(),
-  );
+/** Lines of a table with a header. */
+export function table<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  gap = '  ',
+): string[] {
+  const texts = columns.map(({ title, align, width, cell, style = (text) => text }) => {
+    const cells = rows.map((row) => escapeControls(cell(row)).slice(0, width));
+    const most = width ?? cells.reduce((most, { length }) => Math.max(most, length), title.length);
+    return [title, ...cells].map((text, index) => {
+      const row = rows[index - 1];
+      const shown = row === undefined ? text : style(text, row);
+      const space = ''.padEnd(most - text.length);
+      return align === 'right' ? space + shown : shown + space;
+    });
+  });
+  const line = (index: number): string => texts.map(({ [index]: text }) => text).join(gap);
+  return [-1, ...rows.keys()].map((index) => line(index + 1).trimEnd());
 }
 
 /** Two columns: names and values. Those without a value are left out. */
@@ -32,10 +41,6 @@ export function pairs(all: readonly (readonly [string, string])[]): string[] {
   const list = all.filter(([, text]) => text !== '');
   const width = Math.max(...list.map(([name]) => name.length));
   return list.map(([name, text]) => `${name.padEnd(width)}  ${escapeControls(text)}`.trimEnd());
-}
-
-export function pad(text: string, width: number, align: 'left' | 'right' = 'right'): string {
-  return align === 'right' ? text.padStart(width) : text.padEnd(width);
 }
 
 /** `1 service`, `2 services`. */

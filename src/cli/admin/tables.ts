@@ -118,7 +118,7 @@ function servicesText({ rows, matched, total }: ServicesView): string[] {
   return [...lines, '', `${rows.length} shown of ${of}`];
 }
 
-const ENDPOINT_COLUMNS: readonly Column<EndpointView>[] = [
+export const ENDPOINT_COLUMNS: readonly Column<EndpointView>[] = [
   { title: 'ENDPOINT', cell: ({ address }) => address },
   { title: 'STATE', cell: ({ state }) => state },
   { title: 'TRAFFIC', cell: ({ traffic }) => traffic.join(', ') || '-' },
@@ -137,14 +137,14 @@ function figure(value: number | undefined, format: (value: number) => string): s
 }
 
 /** The time to connect to an endpoint: `0.8 ms`, `12 ms`, `1500 ms`. */
-export function connectText({ connectSeconds = null }: Partial<EndpointView>): string {
+function connectText({ connectSeconds = null }: Partial<EndpointView>): string {
   if (connectSeconds === null) return '-';
   const ms = connectSeconds * 1000;
   return `${ms < 10 ? count(Math.round(ms * 10) / 10) : Math.round(ms)} ms`;
 }
 
 /** `refused 5s ago, failing for 1m30s`; empty: there was none. */
-export function lastErrorText({ lastError, failingSince }: Partial<EndpointView>): string {
+function lastErrorText({ lastError, failingSince }: Partial<EndpointView>): string {
   if (lastError === undefined || lastError === null) return '';
   const since = (time: string): string => age(Math.max(0, Date.now() - Date.parse(time)) / 1000);
   const failing = failingSince ? `, failing for ${since(failingSince)}` : '';

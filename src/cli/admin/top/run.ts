@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { stripVTControlCharacters } from 'node:util';
 import { messageOf } from '../../../errors.ts';
 import type { Streams } from '../../command.ts';
-import { ansiLine, drawTop, plainLine, roomFor } from './screen.ts';
+import { cut, drawTop, roomFor } from './screen.ts';
 import { type CallProxy, fetchTop, initialState, needsData, onKey, splitKeys } from './state.ts';
 
 const ESC = '\u001b[';
@@ -27,7 +28,8 @@ export async function runTop(
     const shown = Math.min(data.services.rows.length, PLAIN_ROWS - 5);
     const columns = stdout.isTTY ? stdout.columns : PLAIN_COLUMNS;
     const lines = drawTop(data, state, { columns, rows: shown + 5 }).slice(0, -1);
-    stdout.write(`${lines.map(plainLine).join('\n')}\n`);
+    const plain = lines.map((line) => stripVTControlCharacters(line).trimEnd());
+    stdout.write(`${plain.join('\n')}\n`);
     return 0;
   }
   let quitting = false;
@@ -43,7 +45,7 @@ export async function runTop(
     if (quitting) return;
     const { columns } = stdout;
     const lines = drawTop(data, state, stdout, failure);
-    const text = lines.map((line) => `${ansiLine(line, columns)}${ESC}K`).join('\r\n');
+    const text = lines.map((line) => `${cut(line, columns)}${ESC}K`).join('\r\n');
     stdout.write(`${ESC}H${text}${ESC}J`);
   };
   const onInput = (input: Buffer): void => {

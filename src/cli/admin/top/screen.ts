@@ -1,129 +1,90 @@
 /** What `top` draws: pure, the same data, state and size make the same lines. */
-import type { EndpointState, EndpointView, ServiceDetails } from '../../../admin/details.ts';
+import { styleText } from 'node:util';
+import type { EndpointState, ServiceDetails } from '../../../admin/details.ts';
 import type { ServiceRow } from '../../../admin/services.ts';
 import type { ServiceState } from '../../../observe/service-state.ts';
 import { type HealthState, type Reason, unreachable } from '../../../observe/verdict.ts';
 import { drainText } from '../../../proxier/drains.ts';
 import { escapeControls } from '../../../util/terminal-text.ts';
-import { age, bytes, count, pad } from '../layout.ts';
-import { connectText, lastErrorText } from '../tables.ts';
+import { age, bytes, type Column, count, table } from '../layout.ts';
+import { ENDPOINT_COLUMNS } from '../tables.ts';
 import { SORT_KEY_OF, type TopData, type TopState } from './state.ts';
 
-/** Terminal codes: its own sixteen colours, which fit its background. */
-const CODES = {
-  plain: '',
-  dim: '2',
-  bold: '1',
-  good: '32',
-  warn: '33',
-  bad: '1;31',
-  violet: '35',
-  blue: '36',
-  head: '7',
-  selected: '1;4',
-} as const;
+/** The terminal shows its own sixteen colours, which fit its background. */
+type Style = Parameters<typeof styleText>[0];
 
-/** How a piece of text looks. */
-export type Style = keyof typeof CODES;
-
-/** A piece of a line. */
-interface Piece {
-  readonly text: string;
-  readonly style: Style;
-}
-
-export type Line = readonly Piece[];
+const BAD: Style = ['bold', 'red'];
 
 /** Escapes control characters: names must not control the terminal. */
-export function piece(text: string, style: Style = 'plain'): Piece {
-  return { text: escapeControls(text), style };
+export function styled(style: Style, text: string): string {
+  return styleText(style, escapeControls(text), { validateStream: false });
 }
 
-/** Dim text with bold values; a piece keeps its style. */
-function dim(
-  texts: TemplateStringsArray,
-  ...values: readonly (string | number | Piece)[]
-): Piece[] {
-  return texts.flatMap((text, index) => {
-    const value = values[index] ?? '';
-    return [piece(text, 'dim'), typeof value === 'object' ? value : piece(String(value), 'bold')];
-  });
+const bold = (text: string): string => styled('bold', text);
+
+/** Dim text with bold numbers; other values have a style. */
+function dim(texts: TemplateStringsArray, ...values: readonly (string | number)[]): string {
+  const raw = texts.map((text) => styled('dim', text));
+  const shown = values.map((value) => (typeof value === 'number' ? bold(`${value}`) : value));
+  return String.raw({ raw }, ...shown);
 }
 
-export function plainLine(line: Line): string {
-  const texts = line.map(({ text }) => text);
-  return texts.join('').trimEnd();
-}
-
-/** The line for a terminal, cut to its width. */
-export function ansiLine(line: Line, width: number): string {
-  const texts = cut(line, width).map(({ text, style }) =>
-    style === 'plain' ? text : `\u001b[${CODES[style]}m${text}\u001b[0m`,
-  );
-  return texts.join('');
-}
-
-/** No longer than `width` characters. */
-export function cut(line: Line, width: number): Piece[] {
+/** The beginning of a styled line: no more than `width` characters. */
+export function cut(line: string, width: number): string {
   let left = width;
-  return line.flatMap(({ text, style }) => {
-    const part = text.slice(0, left);
-    left -= part.length;
-    return part === '' ? [] : [{ text: part, style }];
+  // oxlint-disable-next-line no-control-regex
+  return line.replace(/(\u001b\[\d+m)|[^]/g, (char, code?: string) => {
+    if (code === undefined) left -= 1;
+    return code ?? (left < 0 ? '' : char);
   });
 }
 
 const STATE_STYLES: Readonly<Record<ServiceState | EndpointState | HealthState, Style>> = {
-  ok: 'good',
-  ready: 'good',
-  degraded: 'warn',
-  'no-endpoints': 'warn',
-  failing: 'warn',
-  down: 'bad',
-  drained: 'violet',
+  ok: 'green',
+  ready: 'green',
+  degraded: 'yellow',
+  'no-endpoints': 'yellow',
+  failing: 'yellow',
+  down: BAD,
+  drained: 'magenta',
   removed: 'dim',
   unused: 'dim',
 };
 
-interface Column {
-  readonly title: string;
+interface TopColumn extends Column<ServiceRow> {
   readonly width: number;
   /** Minimum number of terminal columns to show it. */
   readonly from?: number;
-  /** Default: right. */
-  readonly align?: 'left';
   /** The key that sorts by it. */
   readonly key?: string;
-  readonly cell: (row: ServiceRow) => string;
-  /** Absent or undefined: plain, and dim for zero. */
-  readonly style?: (row: ServiceRow) => Style | undefined;
 }
 
-const STATE_COLUMN: Column = {
-  title: 'STATE',
-  width: 9,
-  align: 'left',
-  key: 's',
-  cell: ({ state }) => (state === 'no-endpoints' ? 'no-endpts' : state),
-  style: ({ state }) => STATE_STYLES[state],
-};
-
-const ENDPOINTS_COLUMN: Column = {
-  title: 'ENDPTS',
-  width: 6,
-  key: 'p',
-  cell: ({ endpoints: { usable, total } }) =>
-    usable === total ? String(total) : `${usable}/${total}`,
-  style: ({ endpoints: { usable, total } }) => (usable < total ? 'warn' : undefined),
-};
-
-const ADDRESS = { title: 'ADDRESS', width: 22, align: 'left', from: 140 } as const;
-const HISTORY = { title: '5 MINUTES', width: 15, align: 'left', from: 118 } as const;
-
-const COLUMNS: readonly Column[] = [
-  STATE_COLUMN,
-  { ...ADDRESS, cell: ({ addresses: [first = '-'] }) => first, style: () => 'dim' },
-  ENDPOINTS_COLUMN,
+/** Aligned to the right, and dim if they are zero, unless they say otherwise. */
+const COLUMNS: readonly TopColumn[] = [
+  {
+    title: 'STATE',
+    width: 9,
+    align: 'left',
+    key: 's',
+    cell: ({ state }) => (state === 'no-endpoints' ? 'no-endpts' : state),
+    style: (text, { state }) => styled(STATE_STYLES[state], text),
+  },
+  {
+    title: 'ADDRESS',
+    width: 22,
+    align: 'left',
+    from: 140,
+    cell: ({ addresses: [first = '-'] }) => first,
+    style: (text) => styled('dim', text),
+  },
+  {
+    title: 'ENDPTS',
+    width: 6,
+    key: 'p',
+    cell: ({ endpoints: { usable, total } }) => `${usable < total ? `${usable}/` : ''}${total}`,
+    style: (text, { endpoints: { usable, total } }) =>
+      usable < total ? styled('yellow', text) : faint(text),
+  },
   { title: 'ACTIVE', width: 6, key: 'c', cell: ({ active }) => count(active) },
   { title: 'CONN/S', width: 6, key: 'r', cell: ({ rates }) => count(rates.connections) },
   { title: 'IN/S', width: 7, key: 'i', cell: ({ rates }) => bytes(rates.bytesIn) },
@@ -133,10 +94,22 @@ const COLUMNS: readonly Column[] = [
     width: 6,
     key: 'e',
     cell: ({ totals }) => count(totals.errors),
-    style: ({ rates }) => (rates.errors > 0 ? 'bad' : undefined),
+    style: (text, { rates }) => (rates.errors > 0 ? styled(BAD, text) : faint(text)),
   },
-  { ...HISTORY, cell: ({ spark = [] }) => bars(spark), style: () => 'blue' },
+  {
+    title: '5 MINUTES',
+    width: 15,
+    align: 'left',
+    from: 118,
+    cell: ({ spark = [] }) => bars(spark),
+    style: (text) => styled('blue', text),
+  },
 ];
+
+/** Zeros are dim. */
+function faint(text: string): string {
+  return /^0( B)?$/.test(text) ? styled('dim', text) : text;
+}
 
 const BARS = '▁▂▃▄▅▆▇█';
 
@@ -169,24 +142,25 @@ export function roomFor({ rows }: Size): number {
   return Math.max(rows - AROUND, 1);
 }
 
-/** A screen, no higher than the terminal. */
-export function drawTop(data: TopData, state: TopState, size: Size, error?: string): Line[] {
-  const body = state.help ? HELP : rowLines(data, state, size);
+/** The styled lines of a screen, no more than the terminal has. */
+export function drawTop(data: TopData, state: TopState, size: Size, error?: string): string[] {
   const room = roomFor(size);
+  const [head = '', ...rows] = serviceLines(data, state, size);
+  const body = state.help ? HELP : rows;
   const health = error === undefined ? data.status.health : unreachable(error);
   return [
-    titleLine(data, state.paused, size.columns, health.state),
+    titleLine(data, state.paused, health.state),
     totalsLine(data),
     noticeLine(data, health.reasons),
-    headLine(state, size),
+    head,
     ...body.slice(0, room),
-    ...Array.from({ length: Math.max(room - body.length, 0) }, (): Line => []),
+    ...Array.from({ length: Math.max(room - body.length, 0) }, () => ''),
     footLine(data, state),
   ].slice(0, size.rows);
 }
 
-function titleLine(data: TopData, paused: boolean, columns: number, state: HealthState): Line {
-  const { process: about, proxy } = data.status;
+function titleLine({ status }: TopData, paused: boolean, state: HealthState): string {
+  const { process: about, proxy } = status;
   const text = [
     about.nodeName ?? '',
     about.command,
@@ -194,122 +168,101 @@ function titleLine(data: TopData, paused: boolean, columns: number, state: Healt
     `up ${age(about.uptimeSeconds)}`,
     bytes(about.rssBytes),
   ].filter((part) => part !== '');
-  const shown = [piece('kpng-userspace ', 'bold'), piece(state, STATE_STYLES[state])];
-  const line = [...shown, piece(`  ${text.join(' · ')}`, 'dim')];
-  const gap = Math.max(columns - plainLine(line).length - 6, 2);
-  return paused ? [...line, piece(' '.repeat(gap)), piece('paused', 'warn')] : line;
+  const shown = bold('kpng-userspace ') + styled(STATE_STYLES[state], state);
+  const mode = paused ? styled('yellow', ' paused') : '';
+  return shown + mode + styled('dim', `  ${text.join(' · ')}`);
 }
 
-function totalsLine({ status: { proxy } }: TopData): Line {
+function totalsLine({ status: { proxy } }: TopData): string {
   if (proxy === null) return dim`This process does not proxy.`;
   const { active, rates, states } = proxy;
   const notOk = (['down', 'degraded', 'no-endpoints', 'drained', 'removed'] as const).filter(
     (state) => states[state] > 0,
   );
-  const [opened, errors] = [`${count(rates.connections)}/s`, `${count(rates.errors)}/s`];
+  const errors = styled(rates.errors > 0 ? BAD : 'bold', `${count(rates.errors)}/s`);
   return [
-    ...dim`active ${active.tcp} TCP ${active.udp} UDP `,
-    ...(active.held > 0 ? dim`${active.held} held ` : []),
-    ...dim`  new ${opened}   in ${`${bytes(rates.bytesIn)}/s`}   out ${`${bytes(rates.bytesOut)}/s`}`,
-    ...dim`   errors ${piece(errors, rates.errors > 0 ? 'bad' : 'bold')}`,
-    ...dim`   service ports ${proxy.servicePorts}`,
-    ...notOk.flatMap((state) => dim`, ${piece(`${states[state]} ${state}`, STATE_STYLES[state])}`),
-  ];
+    dim`active ${active.tcp} TCP ${active.udp} UDP `,
+    active.held > 0 ? dim`${active.held} held ` : '',
+    dim`  new ${bold(`${count(rates.connections)}/s`)}`,
+    dim`   in ${bold(`${bytes(rates.bytesIn)}/s`)}   out ${bold(`${bytes(rates.bytesOut)}/s`)}`,
+    dim`   errors ${errors}   service ports ${proxy.servicePorts}`,
+    ...notOk.map((state) => dim`, ${styled(STATE_STYLES[state], `${states[state]} ${state}`)}`),
+  ].join('');
 }
 
 /** The worst problem; problems are more specific than the reasons that count them. */
-function noticeLine({ status: { proxy } }: TopData, reasons: readonly Reason[]): Line {
+function noticeLine({ status: { proxy } }: TopData, reasons: readonly Reason[]): string {
   const is = (wanted: Reason['state']) => reasons.filter(({ state }) => state === wanted);
   const down = is('down');
   const [worst, ...more] = [...down, ...(proxy?.problems ?? []), ...is('degraded')];
   if (worst !== undefined) {
     const others = more.length === 0 ? '' : ` (and ${more.length} more: status)`;
-    return [piece(`${worst.message}${others}`, down.length > 0 ? 'bad' : 'warn')];
+    return styled(down.length > 0 ? BAD : 'yellow', `${worst.message}${others}`);
   }
   const [drain, ...drains] = proxy?.drains ?? [];
-  if (drain === undefined) return [];
+  if (drain === undefined) return '';
   const others = drains.length === 0 ? '' : ` and ${drains.length} more`;
-  return [piece(`drained: ${drainText(drain)}${others}`, 'violet')];
+  return styled('magenta', `drained: ${drainText(drain)}${others}`);
 }
 
-/** The columns that fit beside the names, and the width of the names. */
-function layoutFor(size: Size) {
-  const columns = COLUMNS.filter(({ from = 0 }) => size.columns >= from);
-  const others = columns.reduce((sum, { width }) => sum + width + 1, 0);
-  return { columns, nameWidth: Math.max(size.columns - others, 16) };
-}
-
-function headLine({ sort, reverse }: TopState, size: Size): Line {
-  const { columns, nameWidth } = layoutFor(size);
-  const name = { title: 'SERVICE', key: 'n', width: nameWidth, align: 'left' } as const;
-  const titles = [name, ...columns].map(({ title, key = '', width, align }) => {
-    const mark = SORT_KEY_OF[key] === sort ? (reverse ? '▲' : '▼') : '';
-    return pad(mark + title, width, align);
+/** The head of the table, and the rows around the selected one. */
+function serviceLines({ services, details }: TopData, state: TopState, size: Size): string[] {
+  const { sort, reverse, selected, open } = state;
+  const others = COLUMNS.filter(({ from = 0 }) => size.columns >= from);
+  const width = Math.max(
+    others.reduce((left, column) => left - column.width - 1, size.columns),
+    16,
+  );
+  const name: TopColumn = {
+    title: 'SERVICE',
+    width,
+    align: 'left',
+    key: 'n',
+    cell: (row) => elided(escapeControls(row.name) + (row.protocol === 'UDP' ? ' UDP' : ''), width),
+    style: (text, row) =>
+      styled(row === services.rows[selected] ? ['bold', 'underline'] : 'bold', text),
+  };
+  const columns = [name, ...others].map((column) => {
+    const mark = SORT_KEY_OF[column.key ?? ''] === sort ? (reverse ? '▲' : '▼') : '';
+    const defaults = { align: 'right', style: faint } as const;
+    return Object.assign(defaults, column, { title: mark + column.title });
   });
-  return [piece(titles.join(' '), 'head')];
-}
-
-function rowLines({ services, details }: TopData, state: TopState, size: Size): Line[] {
-  if (services.rows.length === 0) return [dim`No matching service port.`];
   const room = roomFor(size);
   const below = details === undefined ? [] : endpointLines(details);
   // Keep the selected row visible, with some of its open details.
   const above = Math.max(room - 1 - Math.min(below.length, room - 1), 0);
-  const first = Math.max(0, state.selected - above);
-  return services.rows.slice(first, first + room).flatMap((row, index) => {
-    const isOpen = row.name === state.open && details?.name === row.name;
-    return [rowLine(row, first + index === state.selected, size)].concat(isOpen ? below : []);
+  const first = Math.max(0, selected - above);
+  const rows = services.rows.slice(first, first + room);
+  const [head = '', ...lines] = table(columns, rows, ' ');
+  const body = lines.flatMap((line, index) => {
+    const isOpen = rows[index]?.name === open && details?.name === open;
+    return [line].concat(isOpen ? below : []);
+  });
+  const none = rows.length === 0 ? [dim`No matching service port.`] : [];
+  return [styled('inverse', head.padEnd(size.columns)), ...body, ...none];
+}
+
+/** As `services NAME` shows them, without the column that a narrow terminal has no room for. */
+function endpointLines({ endpointsList }: ServiceDetails): string[] {
+  if (endpointsList.length === 0) return [dim`    no endpoints`];
+  const columns = ENDPOINT_COLUMNS.filter(({ title }) => title !== 'TRAFFIC');
+  return table(columns, endpointsList).map((line, index) => {
+    const endpoint = endpointsList[index - 1];
+    return styled(endpoint === undefined ? 'dim' : STATE_STYLES[endpoint.state], `    ${line}`);
   });
 }
 
-function rowLine(row: ServiceRow, selected: boolean, size: Size): Line {
-  const { columns, nameWidth } = layoutFor(size);
-  const suffix = row.protocol === 'UDP' ? ' UDP' : '';
-  const shown = elided(escapeControls(row.name) + suffix, nameWidth);
-  return [
-    piece(shown, selected ? 'selected' : 'bold'),
-    piece(' '.repeat(nameWidth - shown.length)),
-    ...columns.map(({ width, align, cell, style }) => {
-      const text = cell(row);
-      const usual = /^0( B)?$/.test(text) ? 'dim' : 'plain';
-      return piece(` ${pad(text, width, align).slice(0, width)}`, style?.(row) ?? usual);
-    }),
-  ];
-}
-
-function endpointLines({ endpointsList }: ServiceDetails): Line[] {
-  if (endpointsList.length === 0) return [dim`    no endpoints`];
-  const width = Math.max(...endpointsList.map(({ address }) => address.length));
-  return endpointsList.map(({ address, state, ...figures }) => [
-    piece(`    ${address.padEnd(width)}  `),
-    piece(state.padEnd(8), STATE_STYLES[state]),
-    piece(figuresText(figures), 'dim'),
-  ]);
-}
-
-function figuresText(figures: Partial<EndpointView>): string {
-  const { active, connections = 0, errors = 0, bytesIn = 0, bytesOut = 0 } = figures;
-  if (active === undefined) return '';
-  const error = lastErrorText(figures);
-  const right = (value: number, width: number): string => pad(count(value), width);
-  return (
-    `${right(active, 6)} active ${right(connections, 5)} total ${right(errors, 5)} errors ` +
-    `${pad(connectText(figures), 7)}  ` +
-    (error === '' ? `${bytes(bytesIn)} in, ${bytes(bytesOut)} out` : error)
-  );
-}
-
-function footLine({ services: { matched, total } }: TopData, state: TopState): Line {
-  if (state.typing) return [piece('search: ', 'bold'), piece(`${state.search}▏`)];
+function footLine({ services: { matched, total } }: TopData, state: TopState): string {
+  if (state.typing) return `${bold('search: ')}${escapeControls(state.search)}▏`;
   const found = matched === total ? `${total}` : `${matched} of ${total}`;
   const search = state.search === '' ? '' : `   search “${state.search}” (Esc)`;
   const filter = state.state === 'all' ? '' : `   only ${state.state}`;
   const keys = 'q quit  ? help  / search  f filter  Enter endpoints';
-  return [piece(`${keys}   ${found}${search}${filter}`, 'dim')];
+  return styled('dim', `${keys}   ${found}${search}${filter}`);
 }
 
-const HELP: readonly Line[] = [
-  [],
+const HELP: readonly string[] = [
+  '',
   ...[
     ['n s p c r i o e', 'sort by name, state, endpoints, active, new connections, in, out, errors'],
     ['R', 'reverse the order'],
@@ -319,5 +272,5 @@ const HELP: readonly Line[] = [
     ['Enter', 'show its endpoints'],
     ['Space', 'pause, resume'],
     ['q, Ctrl-C', 'quit'],
-  ].map(([keys = '', what = '']) => [piece(`  ${keys.padEnd(20)}`, 'bold'), piece(what)]),
+  ].map(([keys = '', what = '']) => bold(`  ${keys.padEnd(20)}`) + what),
 ];
