@@ -61,13 +61,17 @@ export class Program extends Cli {
       machine = 'node',
       state = [],
     } = options;
-    const path = join(shortDir(t), 'state.yaml');
+    const folder = shortDir(t);
+    const path = join(folder, 'state.yaml');
     writeState(path, state);
     const words = ['file', '--input', path, 'to-local', backend, '-v=2'];
     const ports = flags.includes('--dry-run') ? [] : SOME_PORTS;
+    // An instance of its own: starts of the same one at the same time would count as crashes of its engine.
+    const isProxy = backend === 'to-userspace' && !flags.includes('--admin-socket');
+    const admin = isProxy ? [`--admin-socket=${join(folder, 'run', 'admin')}`] : [];
     super(
       t,
-      [...words, '--node-name', 'n1', ...ports, ...flags.split(' ').filter(Boolean)],
+      [...words, '--node-name', 'n1', ...ports, ...admin, ...flags.split(' ').filter(Boolean)],
       undefined,
       network.command(machine, ...before),
     );
