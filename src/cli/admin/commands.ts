@@ -69,13 +69,6 @@ function admin({ operand, request, ...command }: AdminText): OtherCommand {
   };
 }
 
-/** The flags of a list, as inputs of the API. */
-function listRequest({ search, state, sort, reverse, limit }: Flags): AdminRequest {
-  const order = reverse === true ? 'reverse' : 'normal';
-  const input = { search, state, sort, order, limit: Math.min(Number(limit), MAX_ROWS) };
-  return { operation: 'services', input };
-}
-
 /** The request of `drain` or `undrain`. */
 function changeRequest(operation: 'drain' | 'undrain') {
   return (service: string, { endpoint, all }: Flags): AdminRequest => {
@@ -116,8 +109,12 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       examples: examples`
         services --state problems # lists service ports with problems
         services default/web:http # shows one service port in detail`,
-      request: (name, flags) =>
-        name === '' ? listRequest(flags) : { operation: 'service', input: { name } },
+      request: (name, { search, state, sort, reverse, limit }) => {
+        if (name !== '') return { operation: 'service', input: { name } };
+        const order = reverse === true ? 'reverse' : 'normal';
+        const input = { search, state, sort, order, limit: Math.min(Number(limit), MAX_ROWS) };
+        return { operation: 'services', input };
+      },
     },
     {
       word: 'connections',
