@@ -142,12 +142,13 @@ function nssm(program: string, spec: ServiceSpec, exec: Exec, clock: Clock) {
   };
 
   /** Runs a command and waits for the state, which decides; NSSM's failure only explains. */
-  const bring = async (verb: 'start' | 'stop'): Promise<void> => {
+  const bring = async (verb: 'start' | 'stop'): Promise<string> => {
     const isStart = verb === 'start';
     const wanted = isStart ? 'running' : 'stopped';
+    const done = `The service ${name} ${isStart ? 'is running' : 'has stopped'}.`;
     let state = await status();
     if (state === 'absent') throw wrapperFailed(`there is no service ${name}`);
-    if (state === wanted) return;
+    if (state === wanted) return done;
     let timeoutMs = TIMEOUT_MS;
     if (!isStart) {
       // As long as NSSM lets the service drain.
@@ -161,7 +162,7 @@ function nssm(program: string, spec: ServiceSpec, exec: Exec, clock: Clock) {
     );
     for (const end = clock.now() + timeoutMs; ;) {
       state = await status();
-      if (state === wanted) return;
+      if (state === wanted) return done;
       const isOver = isStart && (state === 'stopped' || state === 'pausing');
       if (isOver || clock.now() >= end) {
         const before = failure === undefined ? '' : `${failure.message}; `;
@@ -199,15 +200,8 @@ function nssm(program: string, spec: ServiceSpec, exec: Exec, clock: Clock) {
       return `The service ${name} is removed.`;
     },
 
-    async start() {
-      await bring('start');
-      return `The service ${name} is running.`;
-    },
-
-    async stop() {
-      await bring('stop');
-      return `The service ${name} has stopped.`;
-    },
+    start: () => bring('start'),
+    stop: () => bring('stop'),
   };
 }
 
