@@ -1,7 +1,7 @@
 /** Drives a headless Chromium over a pipe, with what its DevTools protocol offers. */
 import { spawn, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
@@ -17,11 +17,10 @@ export function findChromium(): string | undefined {
   return PROGRAMS.flatMap((name) => folders.map((folder) => join(folder, name))).find(existsSync);
 }
 
-interface Message {
+/** An answer to the request with its id, or an event. */
+interface Message extends Readonly<Record<'params' | 'result', Record<string, unknown>>> {
   readonly id?: number;
-  readonly method?: string;
-  readonly params?: Record<string, unknown>;
-  readonly result?: Record<string, unknown>;
+  readonly method: string;
   readonly error?: { readonly message: string };
 }
 
@@ -33,23 +32,33 @@ export class Chromium {
   readonly requests: string[] = [];
   readonly #child: ChildProcess;
   readonly #folder: string;
-  readonly #waiting = new Map<number, (message: Message) => void>();
-  #loaded = (): void => undefined;
+  /** The messages of the browser, by the ids of requests or the names of events; an error when it has ended. */
+  readonly #messages = new EventEmitter<Record<string, [Message]>>();
   #ids = 0;
   #session: string | undefined;
 
   private constructor(child: ChildProcess, folder: string) {
     this.#child = child;
     this.#folder = folder;
-    child.once('exit', () => {
-      const error = { message: 'the browser has ended' };
-      for (const answered of this.#waiting.values()) answered({ error });
-    });
+    const messages = this.#messages.on('error', () => undefined).setMaxListeners(0);
+    child.once('exit', () => messages.emit('error', new Error('the browser has ended')));
     let rest = '';
     (child.stdio[4] as Readable).setEncoding('utf8').on('data', (text: string) => {
       const parts = (rest + text).split('\0');
       rest = parts.pop() ?? '';
-      for (const part of parts) this.#take(JSON.parse(part) as Message);
+      for (const message of parts.map((part) => JSON.parse(part) as Message)) {
+        messages.emit(String(message.id ?? message.method), message);
+      }
+    });
+    messages.on('Network.requestWillBeSent', ({ params }) =>
+      this.requests.push((params['request'] as { url: string }).url),
+    );
+    messages.on('Runtime.exceptionThrown', ({ params }) =>
+      this.complaints.push(JSON.stringify(params['exceptionDetails'])),
+    );
+    messages.on('Log.entryAdded', ({ params }) => {
+      const { level, text } = params['entry'] as { level: string; text: string };
+      if (level === 'error' || level === 'warning') this.complaints.push(text);
     });
   }
 
@@ -91,9 +100,8 @@ export class Chromium {
   }
 
   async open(url: string): Promise<void> {
-    const loaded = new Promise<void>((resolve) => (this.#loaded = resolve));
-    await this.send('Page.navigate', { url });
-    await loaded;
+    const loaded = once(this.#messages, 'Page.loadEventFired');
+    await Promise.all([this.send('Page.navigate', { url }), loaded]);
   }
 
   /** The value of an expression in the page; promises are awaited. */
@@ -152,28 +160,11 @@ export class Chromium {
 
   async send(method: string, params: object = {}): Promise<Record<string, unknown>> {
     const id = (this.#ids += 1);
-    const answered = new Promise<Message>((resolve) => this.#waiting.set(id, resolve));
+    const answered = once(this.#messages, String(id));
     const request = { id, method, params, sessionId: this.#session };
     (this.#child.stdio[3] as Writable).write(`${JSON.stringify(request)}\0`);
-    const { result = {}, error } = await answered;
+    const [{ result, error }] = (await answered) as [Message];
     if (error !== undefined) throw new Error(`${method}: ${error.message}`);
     return result;
-  }
-
-  #take(message: Message): void {
-    const { id, method, params = {} } = message;
-    if (id !== undefined) {
-      this.#waiting.get(id)?.(message);
-      this.#waiting.delete(id);
-    } else if (method === 'Page.loadEventFired') {
-      this.#loaded();
-    } else if (method === 'Network.requestWillBeSent') {
-      this.requests.push((params['request'] as { url: string }).url);
-    } else if (method === 'Runtime.exceptionThrown') {
-      this.complaints.push(JSON.stringify(params['exceptionDetails']));
-    } else if (method === 'Log.entryAdded') {
-      const { level, text } = params['entry'] as { level: string; text: string };
-      if (level === 'error' || level === 'warning') this.complaints.push(text);
-    }
   }
 }
