@@ -145,17 +145,15 @@ function matches(words: readonly string[], name: string, desired: Named): boolea
 function sortEntries(entries: Facts[], { sort, reverse }: ServicesQuery, rates: Sampler): void {
   const sign = reverse ? -1 : 1;
   const byName = (a: Facts, b: Facts): number => (a.snapshot.name < b.snapshot.name ? -1 : 1);
-  if (sort === 'name') {
-    entries.sort((a, b) => sign * byName(a, b));
-    return;
-  }
   const values = new Map(entries.map((entry) => [entry, valueOf(entry, sort, rates)]));
   const value = (entry: Facts): number => values.get(entry) ?? 0;
-  entries.sort((a, b) => sign * (value(b) - value(a)) || byName(a, b));
+  const tie = sort === 'name' ? sign : 1;
+  entries.sort((a, b) => sign * (value(b) - value(a)) || tie * byName(a, b));
 }
 
-function valueOf(entry: Facts, sort: Exclude<SortKey, 'name'>, rates: Sampler): number {
+function valueOf(entry: Facts, sort: SortKey, rates: Sampler): number {
   const { snapshot } = entry;
+  if (sort === 'name') return 0;
   if (sort === 'state') return -SERVICE_STATES.indexOf(entry.state);
   if (sort === 'active') return snapshot.counters.active;
   // What the columns show: `usable/total`, the total of errors, and rates of traffic.

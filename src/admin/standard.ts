@@ -134,15 +134,16 @@ async function* dumpOf(
   signal: AbortSignal,
 ): AsyncGenerator<string> {
   const { heapUsed, external, arrayBuffers } = process.memoryUsage();
-  const memory = { heapUsed, external, arrayBuffers };
-  const status = await statusOf(subject, sampler, signal);
-  yield `{"status":${JSON.stringify(status)}`;
-  yield `,"memory":${JSON.stringify(memory)}`;
-  yield `,"resources":${JSON.stringify(countsOf(process.getActiveResourcesInfo()))}`;
-  yield `,"history":${JSON.stringify(sampler.history(undefined))}`;
   const proxy = subject.proxy();
+  const whole = {
+    status: await statusOf(subject, sampler, signal),
+    memory: { heapUsed, external, arrayBuffers },
+    resources: countsOf(process.getActiveResourcesInfo()),
+    history: sampler.history(undefined),
+    ...(proxy && { connections: await connectionsOf(proxy, {}) }),
+  };
+  yield JSON.stringify(whole).slice(0, -1);
   if (proxy !== undefined) {
-    yield `,"connections":${JSON.stringify(await connectionsOf(proxy, {}))}`;
     yield ',"services":[';
     let separator = '';
     for await (const names of inTurns(partsOf(proxy.engine.names(), DUMP_PIECE))) {
