@@ -7,13 +7,16 @@ import { KpngError, messageOf } from '../../errors.ts';
 import { ExecError, systemExec, type Exec } from '../../portal/exec.ts';
 import { MAX_TIMER_MS, systemClock, type Clock } from '../../util/clock.ts';
 import { usage } from '../flags/table.ts';
-import {
-  commandLine,
-  type ServiceSpec,
-  type ServiceValues,
-  type Verb,
-  winswDefinition,
-} from './spec.ts';
+import type { ServiceValues, Verb } from './spec.ts';
+
+/** A Windows service, in its desired state: no value is left to a default. */
+interface ServiceSpec extends ServiceValues {
+  readonly description: string;
+  readonly program: string;
+  /** Its arguments, unquoted. */
+  readonly args: readonly string[];
+  readonly directory: string;
+}
 
 export interface ServiceHost {
   readonly stdout: Writable;
@@ -254,4 +257,74 @@ function failed(cause: ExecError, doing: string, program: string): KpngError {
   const output = `${plain(cause.stderr)}\n${plain(cause.stdout)}`.replaceAll(/\s+/g, ' ').trim();
   const text = output === '' ? cause.message : `NSSM says ${JSON.stringify(output.slice(0, 300))}`;
   return wrapperFailed(`${doing}: ${text}`, cause);
+}
+
+/**
+ * Joins arguments into one text in the way that Windows programs split it: in quotes if there is a blank, with a backslash
+ * before each quote, and backslashes before a quote doubled.
+ */
+function commandLine(args: readonly string[]): string {
+  const quoted = args.map((arg) => {
+    if (/^[^\s"]+$/.test(arg)) return arg;
+    return `"${arg.replaceAll(/(\\*)"/g, String.raw`$1$1\"`).replace(/(\\+)$/, '$1$1')}"`;
+  });
+  return quoted.join(' ');
+}
+
+/**
+ * WinSW restarts the service after any exit code, so the delays grow: a wrong configuration must not be retried every
+ * two seconds indefinitely. Milliseconds at least, of the first, the second and all later failures.
+ */
+const DELAYS_MS = [0, 10_000, 60_000];
+
+/** WinSW counts in bytes, as a whole number of 32 bits. Kilobytes. */
+const MAX_LOG_KB = 2_097_151;
+
+/**
+ * The definition of a service for WinSW 2 or 3: a file beside the executable of WinSW, of the same name. Throws
+ * KPNG_USAGE for control characters, which XML does not allow.
+ */
+function winswDefinition(spec: ServiceSpec): string {
+  const logKilobytes = Math.min(MAX_LOG_KB, Math.round(spec.logSize / 1024));
+  const lines = [
+    element('id', spec.name),
+    element('name', spec.displayName),
+    element('description', spec.description),
+    element('executable', spec.program),
+    element('arguments', commandLine(spec.args)),
+    element('workingdirectory', spec.directory),
+    element('startmode', spec.start === 'demand' ? 'Manual' : 'Automatic'),
+    ...(spec.start === 'delayed-auto' ? [element('delayedAutoStart', 'true')] : []),
+    ...spec.dependsOn.map((name) => element('depend', name)),
+    ...spec.env.map((setting) => {
+      const [, name = '', value = ''] = /^([^=]*)=(.*)$/s.exec(setting) ?? [];
+      return `<env name="${escaped(name)}" value="${escaped(value)}"/>`;
+    }),
+    element('logpath', spec.logDir),
+    '<log mode="roll-by-size">',
+    `  ${element('sizeThreshold', String(logKilobytes))}`,
+    '  <keepFiles>8</keepFiles>',
+    '</log>',
+    ...DELAYS_MS.map(
+      (least) => `<onfailure action="restart" delay="${Math.max(least, spec.restartDelay)} ms"/>`,
+    ),
+    '<resetfailure>1 hour</resetfailure>',
+    element('stoptimeout', `${spec.stopTimeout} ms`),
+  ];
+  return ['<service>', ...lines.map((line) => `  ${line}`), '</service>', ''].join('\r\n');
+}
+
+function element(name: string, text: string): string {
+  return `<${name}>${escaped(text)}</${name}>`;
+}
+
+/** As character references: also line breaks and tabs, since XML readers normalize them to blanks. */
+function escaped(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- they are what is looked for
+  const bad = /[\u0000-\u0008\v\f\u000e-\u001f\ufffe\uffff]/.exec(text)?.[0];
+  if (bad !== undefined) {
+    const code = bad.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0');
+    throw new KpngError('KPNG_USAGE', `a definition for WinSW cannot have the character U+${code}`);
+  }
+  return text.replaceAll(/[&<>"\t\n\r]/g, (char) => `&#${char.charCodeAt(0)};`);
 }

@@ -9,13 +9,7 @@ import t, { type Test } from 'tap';
 import { readFlags, splitLine } from '../../../src/cli/flags/read.ts';
 import { parse } from '../../../src/cli/parse.ts';
 import { findNssm, ownProgram, runService } from '../../../src/cli/service/command.ts';
-import {
-  commandLine,
-  SERVICE_FLAGS,
-  type ServiceSpec,
-  VERBS,
-  winswDefinition,
-} from '../../../src/cli/service/spec.ts';
+import { SERVICE_FLAGS, VERBS } from '../../../src/cli/service/spec.ts';
 import type { Command } from '../../../src/portal/exec.ts';
 
 const OWN = { program: String.raw`C:\k p\kpng.exe`, args: [], directory: String.raw`C:\k p` };
@@ -217,15 +211,61 @@ t.test('a command line that could not run is not installed', async (t) => {
   );
 });
 
-t.test('a definition for WinSW is written anywhere', async (t) => {
+const DEFINITION = [
+  '<service>',
+  '  <id>winuserspace</id>',
+  '  <name>The &#34;odd&#34; proxy &#38; &#60;more&#62;</name>',
+  '  <description>Userspace proxy for Kubernetes Services: --name a&#60;b &#38; &#34;c&#34;</description>',
+  String.raw`  <executable>C:\k p\kpng.exe</executable>`,
+  String.raw`  <arguments>--name &#34;a&#60;b &#38; \&#34;c\&#34;&#34;</arguments>`,
+  String.raw`  <workingdirectory>C:\k p</workingdirectory>`,
+  '  <startmode>Automatic</startmode>',
+  '  <delayedAutoStart>true</delayedAutoStart>',
+  '  <depend>kpng</depend>',
+  '  <depend>Tcpip</depend>',
+  '  <env name="A" value="b=c"/>',
+  '  <env name="SAID" value="&#34;a&#34;&#9;&#60;b&#62;"/>',
+  '  <env name="E" value=""/>',
+  String.raw`  <logpath>C:\logs</logpath>`,
+  '  <log mode="roll-by-size">',
+  '    <sizeThreshold>1024</sizeThreshold>',
+  '    <keepFiles>8</keepFiles>',
+  '  </log>',
+  '  <onfailure action="restart" delay="2000 ms"/>',
+  '  <onfailure action="restart" delay="10000 ms"/>',
+  '  <onfailure action="restart" delay="60000 ms"/>',
+  '  <resetfailure>1 hour</resetfailure>',
+  '  <stoptimeout>15000 ms</stoptimeout>',
+  '</service>',
+  '',
+].join('\r\n');
+
+t.test('a definition for WinSW is written anywhere, with every value', async (t) => {
   const { data, fake, service } = windows(t);
   const folder = join(data, 'sw');
-  const { code, stdout } = await service(`install --winsw ${folder} -- kube to-api`, 'linux');
+  const write = async (flags: readonly string[], line = ['--name', 'a<b & "c"']) => {
+    const texts = ['--display-name', 'The "odd" proxy & <more>', '--env=SAID="a"\t<b>', '--env=E='];
+    const all = ['--name=winuserspace', '--log-dir', String.raw`C:\logs`, '--env=A=b=c', ...texts];
+    const words = [...all, '--depends-on=kpng,Tcpip', '--log-size=1Mi', ...flags, '--', ...line];
+    const outcome = await service(['install', '--winsw', folder, ...words], 'linux');
+    return { ...outcome, xml: await readFile(join(folder, 'winuserspace.xml'), 'utf8') };
+  };
+  const { code, stdout, xml } = await write([]);
   t.equal(code, 0);
-  t.match(stdout, /kpng-userspace\.xml\. Copy WinSW to .*kpng-userspace\.exe/);
-  const xml = await readFile(join(folder, 'kpng-userspace.xml'), 'utf8');
-  t.match(xml, '<arguments>kube to-api</arguments>');
-  t.match(xml, String.raw`<executable>C:\k p\kpng.exe</executable>`);
+  t.match(stdout, /winuserspace\.xml\. Copy WinSW to .*winuserspace\.exe/);
+  t.equal(xml, DEFINITION);
+  for (const [flag, expected] of [
+    ['--start=auto', /<startmode>Automatic<\/startmode>\r\n {2}<depend>/],
+    ['--start=demand', /<startmode>Manual<\/startmode>\r\n {2}<depend>/],
+    ['--restart-delay=30s', /(?:delay="30000 ms"[^]*){2}delay="60000 ms"/],
+    ['--log-size=1024Gi', /<sizeThreshold>2097151</],
+  ] as const) {
+    t.match((await write([flag])).xml, expected);
+  }
+  const message = /WinSW cannot have the character U\+[0-9A-F]{4}/;
+  for (const control of ['\u0000', '\u001B', '\uFFFF']) {
+    t.match(await write([], [control]), { error: { code: 'KPNG_USAGE', message } });
+  }
   t.same(fake.commands, []);
 });
 
@@ -245,77 +285,6 @@ t.test('a service starts the same program again', async (t) => {
   t.equal(findNssm('/no/such/folder'), 'nssm');
 });
 
-/** The definition for WinSW, and the command line in it. */
-
-const SPEC: ServiceSpec = {
-  name: 'winuserspace',
-  displayName: 'The "odd" proxy & <more>',
-  description: 'Proxies & balances',
-  program: String.raw`C:\Program Files\kpng\winuserspace.exe`,
-  args: ['--name', 'a<b & "c"'],
-  directory: String.raw`C:\Program Files\kpng`,
-  logDir: String.raw`C:\ProgramData\kpng-userspace\logs`,
-  logSize: 1_048_576,
-  env: ['A=b=c', 'SAID="a"\t<b>', 'E='],
-  start: 'delayed-auto',
-  dependsOn: ['kpng', 'Tcpip'],
-  restartDelay: 2000,
-  stopTimeout: 15_000,
-  nssm: '',
-  winsw: '',
-};
-
-t.test('the definition has every value', async (t) => {
-  t.equal(
-    winswDefinition(SPEC),
-    [
-      '<service>',
-      '  <id>winuserspace</id>',
-      '  <name>The &#34;odd&#34; proxy &#38; &#60;more&#62;</name>',
-      '  <description>Proxies &#38; balances</description>',
-      String.raw`  <executable>C:\Program Files\kpng\winuserspace.exe</executable>`,
-      String.raw`  <arguments>--name &#34;a&#60;b &#38; \&#34;c\&#34;&#34;</arguments>`,
-      String.raw`  <workingdirectory>C:\Program Files\kpng</workingdirectory>`,
-      '  <startmode>Automatic</startmode>',
-      '  <delayedAutoStart>true</delayedAutoStart>',
-      '  <depend>kpng</depend>',
-      '  <depend>Tcpip</depend>',
-      '  <env name="A" value="b=c"/>',
-      '  <env name="SAID" value="&#34;a&#34;&#9;&#60;b&#62;"/>',
-      '  <env name="E" value=""/>',
-      String.raw`  <logpath>C:\ProgramData\kpng-userspace\logs</logpath>`,
-      '  <log mode="roll-by-size">',
-      '    <sizeThreshold>1024</sizeThreshold>',
-      '    <keepFiles>8</keepFiles>',
-      '  </log>',
-      '  <onfailure action="restart" delay="2000 ms"/>',
-      '  <onfailure action="restart" delay="10000 ms"/>',
-      '  <onfailure action="restart" delay="60000 ms"/>',
-      '  <resetfailure>1 hour</resetfailure>',
-      '  <stoptimeout>15000 ms</stoptimeout>',
-      '</service>',
-      '',
-    ].join('\r\n'),
-  );
-});
-
-t.test('start modes, and values within the bounds of WinSW', async (t) => {
-  const cases: [Partial<ServiceSpec>, RegExp][] = [
-    [{ start: 'auto' }, /<startmode>Automatic<\/startmode>\r\n {2}<depend>/],
-    [{ start: 'demand' }, /<startmode>Manual<\/startmode>\r\n {2}<depend>/],
-    [{ restartDelay: 30_000 }, /(?:delay="30000 ms"[^]*){2}delay="60000 ms"/],
-    [{ logSize: 2 ** 40 }, /<sizeThreshold>2097151</],
-    [{ logSize: 1 }, /<sizeThreshold>1</],
-  ];
-  for (const [spec, expected] of cases) t.match(winswDefinition({ ...SPEC, ...spec }), expected);
-  for (const control of ['\u0000', '\u001B', '\uFFFF']) {
-    t.throws(() => winswDefinition({ ...SPEC, args: [control] }), {
-      code: 'KPNG_USAGE',
-      message: /WinSW cannot have the character U\+[0-9A-F]{4}/,
-    });
-  }
-});
-
 t.test('arguments keep their blanks, quotes and backslashes', async (t) => {
   const cases: [string[], string][] = [
     [['kube', 'to-api'], 'kube to-api'],
@@ -329,7 +298,9 @@ t.test('arguments keep their blanks, quotes and backslashes', async (t) => {
     [[String.raw`\"`, String.raw`a\\"b c\d`], String.raw`"\\\"" "a\\\\\"b c\d"`],
     [['%PATH%', 'a&b|c>d'], '%PATH% a&b|c>d'],
   ];
+  const { fake, service } = windows(t);
   for (const [args, line] of cases) {
-    t.equal(commandLine(args), line);
+    await service(['install', '--name=a', '--', ...args]);
+    t.same(fake.services.get('a')?.settings.get('AppParameters'), [line]);
   }
 });
