@@ -97,11 +97,8 @@ t.test('the status, the list of services, and one service', async (t) => {
   const { status, list, details } = sceneViews(scene, 20);
   scene.health.sourceNamed('the source', true);
   scene.health.failing('sourceLost', { code: 'KPNG_SOURCE_LOST' });
-  await scene.proxier.drain({
-    kind: 'endpoint',
-    endpoint: '10.1.0.1:443',
-    service: 'shop/cart',
-  });
+  const drained = { kind: 'endpoint', endpoint: '10.1.0.1:443', service: 'shop/cart' } as const;
+  await scene.proxier.drain(drained);
   const shows = (lines: readonly string[], expected: string) =>
     t.strictSame(lines, expected.trim().split('\n'));
   const lines = TEXTS.status(await status());
@@ -109,10 +106,8 @@ t.test('the status, the list of services, and one service', async (t) => {
   shows(TEXTS.services(await list()), SERVICES);
   await scene.proxier.drain({ kind: 'endpoint', endpoint: '10.1.0.9:5432' });
   shows(TEXTS.service({ services: await details('shop/cart:http', 'data/db') }), DETAILS);
-  t.match(
-    TEXTS.service({ services: await details('shop/empty') }).join('\n'),
-    /\ncounted +held 2, held total 2\n/,
-  );
+  const empty = TEXTS.service({ services: await details('shop/empty') });
+  t.match(empty.join('\n'), /\ncounted +held 2, held total 2\n/);
 
   t.strictSame(TEXTS.services(await list({ limit: 1 })).slice(-2), ['', '1 shown of 4']);
   const found = TEXTS.services(await list({ search: 'cart' }));
@@ -122,11 +117,11 @@ t.test('the status, the list of services, and one service', async (t) => {
   const held = TEXTS.status(await status({ proxy: () => holding })).join('\n');
   t.match(held, /\nlimits .*, max-held-connections 2 of 1000\n/);
   scene.health.change({ draining: true });
-  const drained = TEXTS.status(await status({ proxy: () => undefined })).join('\n');
+  const down = TEXTS.status(await status({ proxy: () => undefined })).join('\n');
   scene.health.change({ replacedBy: 4711 });
   t.match(TEXTS.status(await status()).join('\n'), /\nnew process +process 4711 takes the new /);
-  t.match(drained, /\n +drained; [^]*\nhealthz +503: drained\nreadyz +503: drained\nprocess /);
-  t.notMatch(drained, /\nservice ports/);
+  t.match(down, /\n +drained; [^]*\nhealthz +503: drained\nreadyz +503: drained\nprocess /);
+  t.notMatch(down, /\nservice ports/);
 });
 
 /** Without what is not the same everywhere. */

@@ -105,10 +105,8 @@ t.test('a screen has totals, rows and the endpoints of the open service port', a
   const data = await dataOf(SHOP, 'connections', 'shop/cart:http');
   const state = { ...initialState({}), open: 'shop/cart:http' };
   const [title, ...lines] = drawTop(data, state, { columns: 120, rows: 12 }).map(plain);
-  t.match(
-    title,
-    /^kpng-userspace degraded {2}node-1 · kube to-userspace · engine linux, portal nft/,
-  );
+  const first = 'kpng-userspace degraded  node-1 · kube to-userspace · engine linux, portal nft';
+  t.ok(title?.startsWith(first), title);
   t.strictSame(lines, SCREEN.trim().split('\n'));
 });
 

@@ -58,11 +58,7 @@ async function check(
   const proxy = await CountedProxy.start(engine, { calls: figures.includes('calls') });
   t.teardown(() => proxy.close());
   for (const work of Object.keys(WORK) as Work[]) {
-    const best: Record<keyof Cost, number> = {
-      turns: Infinity,
-      calls: Infinity,
-      allocated: Infinity,
-    };
+    const best = { turns: Infinity, calls: Infinity, allocated: Infinity };
     const limited = figures.flatMap((figure) => {
       const limit = all[work][figure];
       return limit === undefined ? [] : [{ figure, limit }];
@@ -73,10 +69,8 @@ async function check(
       for (const { figure } of limited) best[figure] = Math.min(best[figure], cost[figure]);
     }
     for (const { figure, limit } of limited) {
-      t.ok(
-        best[figure] <= limit,
-        `${work}: ${best[figure].toFixed(2)} of at most ${limit} ${figure}`,
-      );
+      const found = best[figure];
+      t.ok(found <= limit, `${work}: ${found.toFixed(2)} of at most ${limit} ${figure}`);
     }
   }
 }

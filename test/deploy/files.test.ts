@@ -17,7 +17,6 @@ function instructionsOf(name: string): string[] {
     .split('\n')
     .filter((line) => line !== '');
 }
-const instructions = instructionsOf('Dockerfile.linux');
 
 /** The `FROM` lines whose base is neither an earlier stage nor an image with a digest, be it by default of an argument. */
 function unpinned(lines: readonly string[]): string[] {
@@ -40,11 +39,8 @@ t.test('base images are pinned by their digests, on Windows, too', async (t) => 
   for (const name of ['Dockerfile.linux', 'Dockerfile.windows']) {
     t.same(unpinned(instructionsOf(name)), [], name);
   }
-  t.match(
-    instructions.findLast((line) => line.startsWith('FROM ')),
-    /AS full$/,
-    'what is built by default',
-  );
+  const last = instructionsOf('Dockerfile.linux').findLast((line) => line.startsWith('FROM '));
+  t.match(last, /AS full$/, 'what is built by default');
 });
 
 t.test('package.json gets the address of the checkout, without its secrets', async (t) => {
@@ -67,10 +63,8 @@ t.test('manifests and state files that packaged pages refer to are in the packag
     for (const [, target = ''] of read(name).matchAll(/\]\((?!\w+:)([^)#]+)/g)) {
       const path = join(dirname(name), target).replaceAll('\\', '/');
       if (!/^(?:deploy|examples\/state-file|schema)\b/.test(path)) continue;
-      t.ok(
-        files.some((each) => path.startsWith(each)),
-        `${name}: ${path}`,
-      );
+      const isPacked = files.some((each) => path.startsWith(each));
+      t.ok(isPacked, `${name}: ${path}`);
     }
   }
 });

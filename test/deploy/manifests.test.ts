@@ -113,11 +113,8 @@ for (const rendering of RENDERINGS) {
     const line = proxy.args.join(' ');
     const writesRules = /--portal=(auto|nftables|transparent|iptables)/.test(line);
     const { securityContext } = proxy;
-    t.same(
-      securityContext.capabilities.add ?? [],
-      writesRules ? ['NET_ADMIN', 'NET_RAW'] : [],
-      'no more than rules need',
-    );
+    const { add = [] } = securityContext.capabilities;
+    t.same(add, writesRules ? ['NET_ADMIN', 'NET_RAW'] : [], 'no more than rules need');
     t.equal(securityContext.runAsNonRoot ?? false, !writesRules);
     t.equal(proxy.image.endsWith('-slim'), !writesRules, 'the image fits');
     const handsOver = line.includes('--handover-socket=/run/kpng-userspace/');
@@ -162,10 +159,8 @@ for (const file of ['daemonset.yaml', 'daemonset-with-controller.yaml']) {
       if (config === undefined) continue;
       const path = config.replace('C:', '').replaceAll('\\', '/');
       const { volumeMounts = [] } = container;
-      t.ok(
-        volumeMounts.some(({ mountPath }) => path.startsWith(`${mountPath}/`)),
-        config,
-      );
+      const isMounted = volumeMounts.some(({ mountPath }) => path.startsWith(`${mountPath}/`));
+      t.ok(isMounted, config);
     }
     const proxy = containers.find(({ name }) => name === 'proxy');
     t.ok(proxy !== undefined && mebibytes(proxy) >= proxyMebibytes('node'), 'enough memory');
@@ -214,10 +209,8 @@ t.test('Helm: the schema knows and allows each value, and templates use no other
   >;
   const validate = new Ajv({ strict: false }).compile(schema);
   t.ok(validate(values), JSON.stringify(validate.errors));
-  t.same(
-    Object.keys(values),
-    Object.keys(schema.properties).filter((key) => key !== 'global'),
-  );
+  const known = Object.keys(schema.properties).filter((key) => key !== 'global');
+  t.same(Object.keys(values), known);
   const used = new Set<string>();
   for (const file of ['_helpers.tpl', 'daemonset.yaml', 'monitoring.yaml', 'rbac.yaml']) {
     const text = readFileSync(join(CHART, 'templates', file), 'utf8');

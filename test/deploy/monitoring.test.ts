@@ -24,16 +24,10 @@ interface Rules {
 const METRICS = new Map(
   documentedMetrics(read('docs/reference/metrics.md')).map(({ name, type }) => [name, type]),
 );
-const WORDS = new Set(
-  'sum by rate increase absent absent_over_time and on topk min max count or vector histogram_quantile le'.split(
-    ' ',
-  ),
-);
-const LABELS = new Set(
-  'instance namespace service port protocol direction cause reason state code limit portal what job'.split(
-    ' ',
-  ),
-);
+const FUNCTIONS =
+  'sum by rate increase absent absent_over_time and on topk min max count or vector';
+const LABELS = 'instance namespace service port protocol direction cause reason state code limit';
+const WORDS = `${FUNCTIONS} histogram_quantile ${LABELS} portal what job le`.split(' ');
 
 /** Everything in an expression that is neither a metric, nor a function, nor a label that there is. */
 function unknownIn(expr: string): string[] {
@@ -43,7 +37,7 @@ function unknownIn(expr: string): string[] {
     .filter((name) => {
       const base = name.replace(/_(bucket|sum|count)$/, '');
       const isMetric = METRICS.has(name) || METRICS.get(base) === 'histogram';
-      return !isMetric && !WORDS.has(name) && !LABELS.has(name);
+      return !isMetric && !WORDS.includes(name);
     });
 }
 

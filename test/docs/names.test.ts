@@ -32,10 +32,8 @@ const CODES = new Set([
 /** Flags of other programs, and of the benchmarks. */
 const FOREIGN = new Set([
   ...[...FOREIGN_FLAGS.keys()].map((name) => `--${name}`),
-  ...'--allow-ffi --build-arg --help --no-concurrent-recompilation --noflush --permission'.split(
-    ' ',
-  ),
-  ...'--proxy-mode --semi-space-growth-factor --write-docs'.split(' '),
+  ...'--allow-ffi --build-arg --help --no-concurrent-recompilation --noflush'.split(' '),
+  ...'--permission --proxy-mode --semi-space-growth-factor --write-docs'.split(' '),
 ]);
 
 const isMetric = (name: string): boolean =>

@@ -39,15 +39,11 @@ t.test('a change is measured from when it was made until it is in place', async 
   inPlace();
   await measured('two', 3.5, 1.5);
   const all = await page();
-  t.same(
-    ['1', '2', '300'].map((le) => all.value(`${name}_bucket`, { le })),
-    [0, 1, 2],
-  );
-  const sync = 'kubeproxy_sync_proxy_rules_duration_seconds_bucket';
-  t.same(
-    ['0.001', '0.032', '0.064', '16.384'].map((le) => all.value(sync, { le })),
-    [0, 0, 1, 1],
-  );
+  const bucketsOf = (name: string, ...bounds: string[]) =>
+    bounds.map((le) => all.value(`${name}_bucket`, { le }));
+  t.same(bucketsOf(name, '1', '2', '300'), [0, 1, 2]);
+  const sync = 'kubeproxy_sync_proxy_rules_duration_seconds';
+  t.same(bucketsOf(sync, '0.001', '0.032', '0.064', '16.384'), [0, 0, 1, 1]);
   t.equal(all.value('kpng_userspace_api_watchers', { api: 'local' }), 0, 'from the start');
   inPlace();
   await measured('each once');

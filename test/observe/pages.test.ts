@@ -9,17 +9,11 @@ import { measuredPort, parseMetrics, startMetrics } from '../support/metrics-pag
 /** Metrics of service ports with some of everything. */
 function busy(t: Test, count: number) {
   const connectSeconds = { counts: newCounters().connectSeconds.counts.map(() => 7), sum: 3 };
-  return startMetrics(
-    t,
-    Array.from({ length: count }, (_, n) =>
-      measuredPort(`team/service-${n}:http`, {
-        connections: n,
-        bytesIn: 5,
-        held: 1,
-        connectSeconds,
-      }),
-    ),
-  ).metrics;
+  const counters = { bytesIn: 5, held: 1, connectSeconds };
+  const ports = Array.from({ length: count }, (_, connections) =>
+    measuredPort(`team/service-${connections}:http`, { ...counters, connections }),
+  );
+  return startMetrics(t, ports).metrics;
 }
 
 /** Gets the page of such metrics. */
@@ -60,11 +54,8 @@ t.test('OpenMetrics for scrapers that prefer it: the same series, no exemplars',
   const names = ({ samples }: typeof page): Set<string> =>
     new Set(samples.map(({ name }) => name).filter((name) => !name.startsWith('nodejs_')));
   t.same(names(open), names(page));
-  t.same(
-    [...open.types].map(([name, kind]) => (kind === 'counter' ? `${name}_total` : name)),
-    [...page.types.keys()],
-    'every counter ends in _total',
-  );
+  const full = [...open.types].map(([name, kind]) => (kind === 'counter' ? `${name}_total` : name));
+  t.same(full, [...page.types.keys()], 'every counter ends in _total');
 });
 
 t.test('reads the headers', async (t) => {

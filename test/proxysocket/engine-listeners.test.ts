@@ -5,11 +5,10 @@ import t from 'tap';
 import * as inherited from '../../src/util/inherited.ts';
 import { listenerClosed, listenerFailed, listenerOpened } from '../../src/proxysocket/events.ts';
 import type { EngineChange } from '../../src/proxysocket/spec.ts';
-import { FakeHost, listenSpec } from '../support/fake-host.ts';
+import { FakeHost, listenSpec, overlap } from '../support/fake-host.ts';
 import { collect } from '../support/sockets.ts';
 import { until } from '../support/until.ts';
 import * as fc from 'fast-check';
-import { overlap } from '../support/fake-host.ts';
 import { holdsAsync } from '../support/property.ts';
 
 const remove = (name: string) => ({ kind: 'remove', name }) as const;
@@ -153,14 +152,9 @@ t.test('a batch with a removal is recorded at once, so its address is handed ove
   const sizes = await during(host.apply(changes), () => host.snapshot().length);
   t.equal(sizes[0], MANY + 1, 'in the first turn');
   t.match(closed, [{ servicePort: 'old' }]);
-  t.match(
-    opened.find(({ servicePort }) => servicePort === 'new'),
-    { listen: { address: '10.9.9.9' } },
-  );
-  t.notOk(
-    host.tcp.log.some((line) => line.endsWith('10.9.9.9:80')),
-    'neither closed nor opened',
-  );
+  const found = opened.find(({ servicePort }) => servicePort === 'new');
+  t.equal(found?.listen.address, '10.9.9.9');
+  t.notMatch(host.tcp.log.join(), /10\.9\.9\.9:80/, 'neither closed nor opened');
 });
 
 t.test('an engine that is destroyed meanwhile opens nothing', async (t) => {

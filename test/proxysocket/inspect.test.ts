@@ -46,12 +46,9 @@ t.test('open connections and sessions are reported with their peers and counts',
   await once(client, 'data');
   clock.advance(3000);
   const tcp = await inspect(rig.engine);
-  const tcpPeers = {
-    servicePort: WEB,
-    client: `127.0.0.1:${client.localPort}`,
-    endpoint: textOf(server.endpoint),
-  };
-  t.match(tcp.connections, [{ ...tcpPeers, protocol: 'TCP', state: 'open', in: 5, out: 5 }]);
+  const tcpPeers = { client: `127.0.0.1:${client.localPort}`, endpoint: textOf(server.endpoint) };
+  const open = { servicePort: WEB, protocol: 'TCP', state: 'open', in: 5, out: 5 };
+  t.match(tcp.connections, [{ ...tcpPeers, ...open }]);
   t.ok((tcp.connections[0]?.ageMs ?? 0) >= 3000);
   t.match(tcp, { matched: 1, complete: true });
 
@@ -82,10 +79,9 @@ t.test('connections come oldest first, of one service port, as many as asked for
     if (name === 'a') locals.push(client.localPort);
   }
   const two = await inspect(rig.engine, ['test/a'], 2);
-  t.strictSame(
-    two.connections.map(({ client }) => client),
-    locals.slice(0, 2).map((local) => `127.0.0.1:${local}`),
-  );
+  const oldest = locals.slice(0, 2).map((local) => ({ client: `127.0.0.1:${local}` }));
+  t.match(two.connections, oldest);
+  t.equal(two.connections.length, 2);
   t.equal(two.matched, 3, 'all are counted');
   t.equal((await inspect(rig.engine)).matched, 4);
   t.strictSame((await inspect(rig.engine, ['test/c'])).connections, []);

@@ -25,18 +25,15 @@ t.test('an executable does what the source does', { skip }, async (t) => {
   t.ok(Number(size.replaceAll(',', '')) < 3 * 1024 * 1024, `${size} bytes`);
   const at = (name: string): string => join(folder, 'linux-x64', name);
 
-  await t.test(
-    'it is one file under all of its names, with the licences of its parts',
-    async (t) => {
-      const first = await stat(at('kpng'));
-      for (const name of ['kpng-userspace', 'kpng-json', 'kpng-callout', 'winuserspace']) {
-        t.equal((await stat(at(name))).ino, first.ino, name);
-      }
-      const licences = await readFile(at('LICENSES.txt'), 'utf8');
-      for (const part of ['@grpc/grpc-js', 'pino', 'ajv']) t.match(licences, `  ${part} `);
-      t.notMatch(licences, /\n {2}(?:undici|typescript|tap) /);
-    },
-  );
+  await t.test('one file under all of its names, with the licences of its parts', async (t) => {
+    const first = await stat(at('kpng'));
+    for (const name of ['kpng-userspace', 'kpng-json', 'kpng-callout', 'winuserspace']) {
+      t.equal((await stat(at(name))).ino, first.ino, name);
+    }
+    const licences = await readFile(at('LICENSES.txt'), 'utf8');
+    for (const part of ['@grpc/grpc-js', 'pino', 'ajv']) t.match(licences, `  ${part} `);
+    t.notMatch(licences, /\n {2}(?:undici|typescript|tap) /);
+  });
 
   await t.test('version, and what is wrong', async (t) => {
     const { stdout: version } = await run(at('winuserspace'), ['version']);
@@ -65,10 +62,8 @@ t.test('an executable does what the source does', { skip }, async (t) => {
     const proxy = new Running(t, at('winuserspace'), [
       '-v=4',
       `--api=${served}`,
-      ...'--node-name node-a --portal address'.split(' '),
-      ...'--portal-interface= --metrics-bind-address 127.0.0.1:0 --healthz-bind-address 0'.split(
-        ' ',
-      ),
+      ...'--node-name node-a --portal address --portal-interface='.split(' '),
+      ...'--metrics-bind-address 127.0.0.1:0 --healthz-bind-address 0'.split(' '),
     ]);
     const [, url = ''] = await proxy.said(/"url":"(http:[^"]*)"/);
     await proxy.said(/"msg":"Chose --engine linux"/);

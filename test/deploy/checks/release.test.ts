@@ -46,10 +46,7 @@ t.test('everything is in it, under its checksum', async (t) => {
     const script = readFileSync(join(ROOT, 'assets', 'completion', name), 'utf8');
     t.equal(read(`completion/${name}`), script);
   }
-  t.match(
-    read('kpng-userspace.1'),
-    `"kpng\\-userspace ${VERSION.replaceAll('.', '\\.')}"`.replaceAll('\\.', '.'),
-  );
+  t.match(read('kpng-userspace.1'), `"kpng\\-userspace ${VERSION}"`);
   for (const path of ['helm/kpng-userspace/Chart.yaml', 'systemd/kpng-userspace@.service']) {
     t.equal(read(`deploy/${path}`), readFileSync(join(ROOT, 'deploy', path), 'utf8'));
   }
@@ -66,26 +63,24 @@ interface Bom {
   components: { name: string; version: string; purl: string; type: string }[];
 }
 
-t.test(
-  'CycloneDX: as its schema says, and complete',
-  { skip: missing('cyclonedx-library') },
-  async (t) => {
-    const library = tool('cyclonedx-library');
-    const { Validation } = createRequire(join(library, 'x.js'))(library) as CycloneDx;
-    const text = read('sbom.cyclonedx.json');
-    const bom = JSON.parse(text) as Bom;
-    const validator = new Validation.JsonStrictValidator(bom.specVersion);
-    t.equal(await validator.validate(text), null);
-    const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
-      dependencies: Record<string, string>;
-    };
-    const listed = new Set(bom.components.map(({ purl }) => decodeURIComponent(purl)));
-    for (const [name, version] of Object.entries(dependencies)) {
-      t.ok(listed.has(`pkg:npm/${name}@${version}`), name);
-    }
-    for (const purl of listed) t.notMatch(purl, /^pkg:npm\/(node-|typescript|tap@)/);
-  },
-);
+const skip = missing('cyclonedx-library');
+
+t.test('CycloneDX: as its schema says, and complete', { skip }, async (t) => {
+  const library = tool('cyclonedx-library');
+  const { Validation } = createRequire(join(library, 'x.js'))(library) as CycloneDx;
+  const text = read('sbom.cyclonedx.json');
+  const bom = JSON.parse(text) as Bom;
+  const validator = new Validation.JsonStrictValidator(bom.specVersion);
+  t.equal(await validator.validate(text), null);
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  const listed = new Set(bom.components.map(({ purl }) => decodeURIComponent(purl)));
+  for (const [name, version] of Object.entries(dependencies)) {
+    t.ok(listed.has(`pkg:npm/${name}@${version}`), name);
+  }
+  for (const purl of listed) t.notMatch(purl, /^pkg:npm\/(node-|typescript|tap@)/);
+});
 
 t.test('SPDX: as the tools of its makers demand', { skip: missing('pyspdxtools') }, async (t) => {
   const { code, text } = await run('pyspdxtools', ['--infile', join(release, 'sbom.spdx.json')]);

@@ -14,22 +14,15 @@ const VERSIONS = {
 
 for (const rendering of RENDERINGS) {
   const names = VERSIONS[rendering.file];
-  t.test(
-    `${rendering.name}, with ${names.join(' and ')}`,
-    { skip: missing(...names) },
-    async (t) => {
-      for (const name of names) {
-        const { code, stdout, text } = await run(name, rendering.args, { cwd: ROOT });
-        t.equal(code, 0, `${name} ${rendering.args.join(' ')}\n${code === 0 ? '' : text}`);
-        if (process.env['UPDATE_RENDERED'] === '1' && name === names[0]) keep(rendering, stdout);
-        t.same(
-          manifestsOf(stdout),
-          readRendered(rendering).manifests,
-          `${name} makes what is kept`,
-        );
-      }
-    },
-  );
+  const title = `${rendering.name}, with ${names.join(' and ')}`;
+  t.test(title, { skip: missing(...names) }, async (t) => {
+    for (const name of names) {
+      const { code, stdout, text } = await run(name, rendering.args, { cwd: ROOT });
+      t.equal(code, 0, `${name} ${rendering.args.join(' ')}\n${code === 0 ? '' : text}`);
+      if (process.env['UPDATE_RENDERED'] === '1' && name === names[0]) keep(rendering, stdout);
+      t.same(manifestsOf(stdout), readRendered(rendering).manifests, `${name} makes what is kept`);
+    }
+  });
 }
 
 const CHART = join(ROOT, 'deploy', 'helm', 'kpng-userspace');

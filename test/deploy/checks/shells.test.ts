@@ -48,17 +48,14 @@ const LINES: readonly (readonly [string, RegExp])[] = [
 ];
 
 for (const [shell, ask] of Object.entries(ASK) as [Shell, (line: string) => string[]][]) {
-  t.test(
-    `${shell} completes words, flags, values and files`,
-    { skip: missing(shell) },
-    async (t) => {
-      const where = setup(t, shell);
-      for (const [line, expected] of LINES) {
-        const [file = '', ...args] = ask(line);
-        t.match((await run(file, args, where)).stdout, expected, line);
-      }
-    },
-  );
+  const skip = missing(shell);
+  t.test(`${shell} completes words, flags, values and files`, { skip }, async (t) => {
+    const where = setup(t, shell);
+    for (const [line, expected] of LINES) {
+      const [file = '', ...args] = ask(line);
+      t.match((await run(file, args, where)).stdout, expected, line);
+    }
+  });
 }
 
 t.test('bash replaces only what follows the equals sign', { skip: missing('bash') }, async (t) => {

@@ -127,9 +127,7 @@ async function withNpm(): Promise<void> {
 
 async function withPip(): Promise<void> {
   const target = ['--target', join(FOLDER, 'python'), '--upgrade'];
-  const args = '--require-hashes --no-deps --only-binary=:all: --disable-pip-version-check'.split(
-    ' ',
-  );
-  const pins = ['-r', join(PINS, PIP_PINS)];
-  await exec('python3', ['-m', 'pip', 'install', '--quiet', ...target, ...args, ...pins]);
+  const args = '-m pip install --quiet --require-hashes --no-deps --only-binary=:all:'.split(' ');
+  const pins = ['--disable-pip-version-check', '-r', join(PINS, PIP_PINS)];
+  await exec('python3', [...args, ...target, ...pins]);
 }

@@ -88,12 +88,8 @@ t.test('admits clients in one of the ranges', async (t) => {
     [['::/0'], ['2001:db8::1'], ['203.0.113.9']],
   ] as const) {
     const allows = sourceFilter('a', ranges);
-    for (const client of [...inside, ...outside])
-      t.equal(
-        allows?.(client),
-        inside.some((each) => each === client),
-        `${ranges.join()}: ${client}`,
-      );
+    for (const client of inside) t.equal(allows?.(client), true, `${ranges.join()}: ${client}`);
+    for (const client of outside) t.equal(allows?.(client), false, `${ranges.join()}: ${client}`);
   }
 });
 
@@ -102,11 +98,11 @@ t.test('an invalid range admits no client, and is reported', async (t) => {
   const ranges = ['10.0.0.0/33', '10.0.0/8', 'fd00::/129', '10.0.0.1', 'x/8', '', '10.0.0.0/8/8'];
   const allows = sourceFilter('ns/s:p', ranges);
   t.equal(allows?.('10.0.0.1'), false);
+  const servicePort = 'ns/s:p';
   t.same(
-    invalid.map(({ range }) => range),
-    ranges,
+    invalid,
+    ranges.map((range) => ({ servicePort, range })),
   );
-  t.equal(invalid[0]?.servicePort, 'ns/s:p');
 });
 
 const ENDPOINT = { address: '203.0.113.10', family: 4 } as const;
@@ -191,10 +187,8 @@ t.test('the default reserve leaves something to clients, whatever the limit', as
   t.same(limits.map(defaultReserve), [256, 256, 250, 128, 64, 64, 64, 50, 32, 10, 0, 0]);
   for (const limit of limits.slice(0, -2)) {
     const descriptors = new ProcessDescriptors({ limit, reserve: defaultReserve(limit) });
-    t.ok(
-      descriptors.acquireListener() && descriptors.acquire(2),
-      `a connection with a limit of ${limit}`,
-    );
+    const isAccepted = descriptors.acquireListener() && descriptors.acquire(2);
+    t.ok(isAccepted, `a connection with a limit of ${limit}`);
   }
 });
 

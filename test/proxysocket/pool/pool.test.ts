@@ -208,7 +208,7 @@ for (const [how, code] of [
   });
 }
 
-const LOST = ['worker-lost', 'worker-lost', 'worker-lost'];
+const LOST = [1, 2, 3].map(() => ({ what: 'worker-lost' }));
 
 async function mortal(t: Test, { workers = 1, ready = Promise.resolve() } = {}) {
   const echo = await peers.echoServer(t);
@@ -235,10 +235,8 @@ linuxTest('the fallback engine has the same ports, sockets and counters', async 
 
   const faults = await crash(t, pool, 3);
   await until(() => pool.kind === 'node');
-  t.same(
-    faults.map(({ what }) => what),
-    [...LOST, 'fallback'],
-  );
+  t.match(faults, [...LOST, { what: 'fallback' }]);
+  t.equal(faults.length, 4);
   t.equal(await end, 'ECONNRESET');
   await pool.apply([]);
   t.same([portOf(pool), portOf(pool, 'test/dns')], [port, dns]);
@@ -305,10 +303,7 @@ linuxTest('of two workers, the living one keeps its connections until they end',
 
 linuxTest('without a fallback engine, workers are restarted each time', async (t) => {
   const { pool, port } = await serving(t, [(await peers.echoServer(t)).endpoint]);
-  t.same(
-    (await crash(t, pool, 4)).map(({ what }) => what),
-    [...LOST, 'worker-lost'],
-  );
+  t.match(await crash(t, pool, 4), [...LOST, { what: 'worker-lost' }]);
   t.equal(pool.kind, 'linux');
   t.equal(await peers.request(t, port, 'there'), 'there');
 });

@@ -26,11 +26,8 @@ t.test('an endpoint is not blamed for a lack of descriptors or source ports', as
   const events = collect(t, rejected);
   const host = await hostOf();
   const { resets } = host.connect('10.0.0.1', 'EMFILE');
-  t.match(host.counters('a'), {
-    connectErrors: { limit: 2 },
-    rejectedLimit: 1,
-    rejectedConnectFailed: 0,
-  });
+  t.match(host.counters('a'), { connectErrors: { limit: 2 }, rejectedLimit: 1 });
+  t.match(host.counters('a'), { rejectedConnectFailed: 0 });
   t.match(events, [{ reason: 'limit' }]);
   t.equal(resets, 1);
   const { failing } = await host.inspect({ maxConnections: 0, failing: true });
@@ -40,10 +37,8 @@ t.test('an endpoint is not blamed for a lack of descriptors or source ports', as
 t.test('each client takes two descriptors, and the listener one', async (t) => {
   const host = await hostOf({}, 5);
   const clients = [1, 2, 3].map(() => host.connect('10.0.0.1', ''));
-  t.same(
-    clients.map(({ resets }) => resets),
-    [0, 0, 1],
-  );
+  const resets = clients.map((client) => client.resets);
+  t.same(resets, [0, 0, 1]);
   t.match(host.counters('a'), { rejectedLimit: 1 });
 });
 
@@ -263,18 +258,15 @@ async function order(
   return dials.map(({ endpoint }) => endpoint.port);
 }
 
-function sorted(ports: readonly number[]): number[] {
-  return [...ports].sort((one, other) => one - other);
-}
-
 t.test('the order in which endpoints are tried', async (t) => {
   const all = await order(4, 4, []);
-  t.same(sorted(all), [1, 2, 3, 4], 'each attempt takes an untried one');
+  t.same(new Set(all), new Set([1, 2, 3, 4]), 'each attempt takes an untried one');
 
   const rounds = await order(3, 7, [REFUSES]);
-  t.same(sorted(rounds.slice(0, 3)), [1, 2, 3], 'while there is one');
-  t.same(sorted(rounds.slice(3, 5)), [1, 2], 'then those that timed out, but not one that refused');
-  t.same(sorted(rounds.slice(5)), [1, 2], 'and again');
+  t.same(new Set(rounds.slice(0, 3)), new Set([1, 2, 3]), 'while there is one');
+  // Then those that timed out, but not one that refused; and again.
+  for (const from of [3, 5]) t.same(new Set(rounds.slice(from, from + 2)), new Set([1, 2]));
+  t.equal(rounds.length, 7);
 
   t.equal((await order(3, 4, [1, 2, 3])).length, 3, 'none is left when all have refused');
   t.same(await order(1, 3, []), [1, 1, 1], 'a single one is tried in each attempt');

@@ -20,12 +20,9 @@ t.test('T4 (kept): the second endpoint serves, and the affinity goes to it', asy
   const rig = new TcpRig(t, { clock: new FakeClock() });
   const [picked, failed] = [collect(t, endpointPicked), collect(t, connectFailed)];
   const [bad, good] = [await peers.refusingEndpoint(t), await peers.namedServer(t, 'good')];
-  const port = await rig.serve(
-    [bad, good.endpoint, (await peers.namedServer(t, 'next')).endpoint],
-    {
-      affinity: { kind: 'clientIP', timeoutSeconds: 10_800 },
-    },
-  );
+  const affinity = { kind: 'clientIP', timeoutSeconds: 10_800 } as const;
+  const next = await peers.namedServer(t, 'next');
+  const port = await rig.serve([bad, good.endpoint, next.endpoint], { affinity });
   t.equal(await peers.request(t, port), 'good');
   t.match(failed, [{ attempt: 1, cause: 'refused', endpoint: `${bad.address}:${bad.port}` }]);
   t.match(rig.counters, { connections: 1, retries: 1, connectErrors: { refused: 1 } });
@@ -81,9 +78,8 @@ t.test('answered attempts do not time out when the event loop pauses', async (t)
 t.test('families cross when a service has endpoints of the other one only', async (t) => {
   const rig = new TcpRig(t);
   const [four, six] = [await peers.namedServer(t, '4'), await peers.namedServer(t, '6', '::1')];
-  const port = await rig.serve([four.endpoint, six.endpoint], {
-    listen: [{}, { address: '::1' }],
-  });
+  const listen = [{}, { address: '::1' }];
+  const port = await rig.serve([four.endpoint, six.endpoint], { listen });
   const [address, port6] = ['::1', rig.port(undefined, 1)];
   t.equal(await peers.request(t, port), '4', 'its own family comes first');
   t.equal(await peers.request(t, port6, '', { address }), '6');
@@ -269,10 +265,7 @@ t.test('when all endpoints reset, so is the client, and nothing leaks', async (t
   t.equal(rig.counters.connectErrors.reset, 2);
   t.equal(rig.counters.rejectedConnectFailed, 1);
   t.equal(rig.counters.active, 0);
-  t.same(
-    ended.map(({ endpoint }) => endpoint),
-    started.map(({ endpoint }) => endpoint),
-    'each relay that began has ended once',
-  );
+  const [begun, over] = [started, ended].map((all) => all.map(({ endpoint }) => endpoint));
+  t.same(over, begun, 'each relay that began has ended once');
   await rig.engine.close();
 });

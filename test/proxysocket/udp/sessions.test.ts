@@ -75,13 +75,8 @@ t.test('a session reports its endpoint, its beginning and its end', async (t) =>
   const picked = collect(t, endpointPicked);
   const started = collect(t, udpSessionStarted);
   const ended = collect(t, udpSessionEnded);
-  const { clock, rig, backend, port, client } = await udpScene(
-    t,
-    {},
-    {
-      affinity: { kind: 'clientIP', timeoutSeconds: 600 },
-    },
-  );
+  const affinity = { kind: 'clientIP', timeoutSeconds: 600 } as const;
+  const { clock, rig, backend, port, client } = await udpScene(t, {}, { affinity });
   const second = await UdpClient.open(t);
   await client.ask('one', port);
   await client.ask('two', port);
@@ -128,16 +123,10 @@ t.test('12 clients with mixed sizes and bursts get exactly their own answers', a
       await until(() => client.replies.length === expected.length);
     }
     // All answers to one client come through one socket pair, so even the order is kept.
-    t.same(
-      client.replies.map(({ message }) => sha256(message)),
-      expected,
-      `client ${index}`,
-    );
-    t.same(
-      new Set(client.replies.map(({ from }) => from)),
-      new Set([`127.0.0.1:${port}`]),
-      `client ${index} is answered from the address and port that it asked`,
-    );
+    const replies = client.replies.map(({ message }) => sha256(message));
+    t.same(replies, expected, `client ${index}`);
+    const from = new Set(client.replies.map((reply) => reply.from));
+    t.same(from, new Set([`127.0.0.1:${port}`]), 'from the address and port that it asked');
   });
   await Promise.all(checks);
   t.match(rig.counters, { connections: 12, active: 12, datagramsIn: 180, datagramsOut: 180 });
