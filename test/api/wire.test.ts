@@ -1,5 +1,4 @@
 import t from 'tap';
-import { RESET_FRAME, SYNC_FRAME, deleteFrame, setFrame } from '../../src/api/frames.ts';
 import { checked, type Shape } from '../../src/api/wire.ts';
 
 const SHAPE: Shape = { 1: 'text', 2: { 1: 'text', 3: {} } };
@@ -29,15 +28,4 @@ t.test('a message of many empty parts is refused, as they would use much memory'
   const parts = (count: number) => checked(Buffer.concat(Array(count).fill(part)), SHAPE);
   t.equal(parts(200_000).length, 400_000);
   t.throws(() => parts(200_001), { message: /more than 200000 fields/ });
-});
-
-t.test('frames are messages of gRPC', async (t) => {
-  for (const [frame, hex] of [
-    [SYNC_FRAME, '00000000020a00'],
-    [RESET_FRAME, '00000000022200'],
-    [setFrame(1, 'a/b', Buffer.of(10)), '000000000e120c0a0708011203612f6212010a'],
-    [deleteFrame(2, 'a/b/c'), '000000000b1a0908021205612f622f63'],
-  ] as const) {
-    t.equal(frame.toString('hex'), hex);
-  }
 });

@@ -123,12 +123,7 @@ t.test('a file written by kubeadm sets only what it names', async (t) => {
   const config = good(`${KUBE_PROXY}
 bindAddress: ""
 bindAddressHardFail: false
-clientConnection:
-  acceptContentTypes: ""
-  burst: 0
-  contentType: ""
-  kubeconfig: /var/lib/kube-proxy/kubeconfig.conf
-  qps: 0
+clientConnection: { burst: 0, contentType: "", kubeconfig: /var/lib/kube-proxy/kubeconfig.conf }
 clusterCIDR: ""
 configSyncPeriod: 0s
 conntrack: { maxPerCore: null, min: null, tcpBeLiberal: false, udpTimeout: 0s }

@@ -113,6 +113,11 @@ function refusedIn(text: string): string[] {
   return CHARACTERS.test(text) && !SURROGATES.test(text) ? found : [...found, 'a character'];
 }
 
+/** How each endpoint begins. */
+const OF_WEB = ['  - hash: 1', 'namespace: demo', 'sourcename: web', 'servicename: web'].join(
+  '\n    ',
+);
+
 const EXTENDED = String.raw`
 nodes:
 - name: n1
@@ -144,28 +149,19 @@ services:
     internaltraffictolocal: false
     healthchecknodeport: 32100
   endpoints:
-  - hash: 1
-    namespace: demo
-    sourcename: web
-    servicename: web
+${OF_WEB}
     endpoint: {hostname: web-0, ips: {v4: [10.1.0.5], v6: []}, local: false, portoverrides: [], scopes: null}
     conditions: {ready: true}
     podname: web-0
     topology: {node: n1, zone: ""}
     hints: {zones: [z1], nodes: [n1]}
-  - hash: 1
-    namespace: demo
-    sourcename: web
-    servicename: web
+${OF_WEB}
     endpoint: {hostname: "", ips: {v4: [10.1.0.6], v6: []}, local: false, portoverrides: [], scopes: null}
     conditions: {ready: false, serving: true, terminating: true}
     podname: web-1
     topology: {node: "", zone: ""}
     hints: null
-  - hash: 1
-    namespace: demo
-    sourcename: web
-    servicename: web
+${OF_WEB}
     endpoint: null
     conditions: {ready: true}
     podname: web-2

@@ -4,8 +4,7 @@
  */
 import t from 'tap';
 import { burst, LAST, settle } from '../../bench/soak/churn.ts';
-import { KpngClient } from '../../src/client/client.ts';
-import { globalClient } from '../../src/client/client.ts';
+import { globalClient, KpngClient } from '../../src/client/client.ts';
 import { parseTarget } from '../../src/client/target.ts';
 import { openKubeSource } from '../../src/kube/source.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';

@@ -141,17 +141,6 @@ t.test('closing ends the calls gracefully', async (t) => {
   t.equal((await late.status).code, status.UNAVAILABLE);
 });
 
-t.test('destroying resets them', async (t) => {
-  const { cluster, watch, server } = await startApiRig(t);
-  cluster.complete();
-  const call = watch();
-  await call.ask('n');
-  server.destroy();
-  server.destroy();
-  t.not((await call.status).code, status.OK);
-  await until(() => server.watchers === 0);
-});
-
 const BOTH_LOCAL = { externalTrafficToLocal: true, internalTrafficToLocal: true };
 
 t.test('whether an endpoint is ready, and which one clients in the cluster may use', async (t) => {

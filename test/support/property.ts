@@ -15,11 +15,11 @@ const attempts = BY_HAND_MS === undefined ? { seed: 1 } : { numRuns: Number.MAX_
 
 /**
  * Looks for a counterexample for a bounded time, and throws with the smallest one that it
- * finds. What was tried by then counts, so a slow machine tries less but does not fail.
+ * finds. What was tried by then counts, so a slow machine tries less but does not fail. `examples` come first.
  */
-export function holds<T>(t: Passing, property: fc.IProperty<T>): void {
-  const limits = { ...attempts, interruptAfterTimeLimit: SEARCH_MS, markInterruptAsFailure: false };
-  fc.assert(property, limits);
+export function holds<T>(t: Passing, property: fc.IProperty<T>, examples: T[] = []): void {
+  const limits = { interruptAfterTimeLimit: SEARCH_MS, markInterruptAsFailure: false };
+  fc.assert(property, { ...attempts, ...limits, examples });
   t.pass('no counterexample was found');
 }
 

@@ -71,7 +71,6 @@ export interface SliceParts {
   /** Default: the service that the name begins with: `web-abcde` is of `web`. Null: no label. */
   service?: string | null;
   ports?: unknown[];
-  addressType?: string;
 }
 
 /** An EndpointSlice. `key` is `namespace/name`. */
@@ -79,7 +78,7 @@ export function slice(key: string, endpoints: unknown[], parts: SliceParts = {})
   const name = nameOf(key);
   const owner = parts.service === undefined ? name.name.replace(/-[^-]*$/, '') : parts.service;
   return {
-    addressType: parts.addressType ?? 'IPv4',
+    addressType: 'IPv4',
     metadata: {
       ...name,
       labels: {
