@@ -15,14 +15,10 @@ export class KeeperRig {
   readonly messages: string[] = [];
   constructor(t: Teardown, { ip = new FakeIp(), name = 'kpng0' } = {}) {
     this.ip = ip;
-    this.keeper = new AddressKeeper({
-      // One can bind sockets where the made-up host has addresses.
-      link: Object.assign(new LinuxInterface(name, ip.exec), {
-        has: async (address: string) => ip.has(address),
-      }),
-      clock: this.clock,
-      random: () => 0.5,
-    });
+    // One can bind sockets where the made-up host has addresses.
+    const has = async (address: string) => ip.has(address);
+    const link = Object.assign(new LinuxInterface(name, ip.exec), { has });
+    this.keeper = new AddressKeeper(link, this.clock, () => 0.5);
     t.teardown(() => this.keeper.close());
     listening(t, portalWritten, ({ reason, added, removed }) => {
       this.told.push(`${reason} +${added} -${removed}`);

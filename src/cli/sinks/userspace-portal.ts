@@ -124,5 +124,5 @@ export async function createKeeper(
     return new LinuxInterface(portalInterface ?? '', exec);
   };
   const { AddressKeeper } = await import('../../portal/interface/keeper.ts');
-  return new AddressKeeper({ link: await link(), clock: systemClock, random: Math.random });
+  return new AddressKeeper(await link(), systemClock, Math.random);
 }

@@ -17,12 +17,6 @@ import { audit } from '../audit.ts';
 import type { PortalProblem } from '../portal.ts';
 import type { ChangeOutcome, InterfaceAddresses, Verb } from './addresses.ts';
 
-export interface AddressKeeperOptions {
-  readonly link: InterfaceAddresses;
-  readonly clock: Clock;
-  readonly random: () => number;
-}
-
 /**
  * Keeps the service addresses on an interface.
  *
@@ -61,7 +55,7 @@ export class AddressKeeper {
   #prepared: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor({ link, clock, random }: AddressKeeperOptions) {
+  constructor(link: InterfaceAddresses, clock: Clock, random: () => number) {
     this.#link = link;
     this.#clock = clock;
     this.#retryBackoff = new Backoff(WRITE_RETRY, random);
@@ -141,18 +135,14 @@ export class AddressKeeper {
         this.#retryAt = undefined;
         this.#refused.clear();
       }
-      await this.#restore();
+      this.#others = undefined;
+      await this.#addListed();
       await this.#remove();
     });
     return isDamaged;
   }
 
-  async #restore(): Promise<void> {
-    await this.#list();
-    await this.#add();
-  }
-
-  /** Adds missing addresses; retries if another program removed the interface meanwhile. */
+  /** Adds missing addresses, after a listing if there is none, or if another program removed the interface. */
   async #addListed(): Promise<void> {
     if (this.#others !== undefined) {
       try {
@@ -161,7 +151,8 @@ export class AddressKeeper {
         // A change on the host may have caused the failure.
       }
     }
-    await this.#restore();
+    await this.#list();
+    await this.#add();
   }
 
   /** Lists the host's addresses, and reports those of ours that other programs have removed. */

@@ -134,43 +134,31 @@ export function iptablesBackend(
   };
 }
 
-/** The families that iptables can write rules for, and why not the others. */
-export interface Usable {
-  readonly families: readonly Family[];
-  readonly problems: ReadonlyMap<Family, ToolError>;
-}
-
-/** Lets the kernel accept rules of every kind in a chain without packets, and removes it, in each family. */
-export async function tryIptables(
-  exec: Exec,
-  tools: Tools,
-  families: readonly Family[],
-): Promise<Usable> {
+/**
+ * Lets the kernel accept rules of every kind in a chain without packets, and removes it, in each family. Resolves with
+ * the families that iptables can write rules for, and why not the others.
+ */
+export async function tryIptables(exec: Exec, tools: Tools, families: readonly Family[]) {
   const problems = new Map<Family, ToolError>();
   const doing = 'checking whether iptables can be used';
+  // An unused prefix: neither existing chains nor another process that checks at the same time affect it.
+  const prefix = `check${randomBytes(4).toString('hex')}`;
+  const nodePort = { kind: 'nodePort', address: undefined, port: 1, traffic: 'external' } as const;
+  const portal = { ...nodePort, sourceRanges: [] };
   const attempts = families.map(async (family) => {
-    const run = restoreRules(exec, tools, family, trial(family), doing);
-    const problem = await problemOf(run);
+    // Each match and target: the jumps to our chains have the others.
+    const redirects = [
+      { family, portal: { ...portal, protocol: 'TCP' }, proxyPort: 1 },
+      { family, portal: { ...portal, protocol: 'UDP' }, proxyPort: undefined },
+    ] as const;
+    const elements = new Elements();
+    elements.set('check', rulesOf('check', redirects, [{ family, protocol: 'TCP', port: 1 }]));
+    const text = renderTrial({ prefix, family, config: trialConfig([family]) }, elements);
+    const problem = await problemOf(restoreRules(exec, tools, family, text, doing));
     if (problem !== undefined) problems.set(family, problem);
   });
   await Promise.all(attempts);
   return { families: families.filter((family) => !problems.has(family)), problems };
-}
-
-/** Rules with each match and target: the jumps to our chains have the others. */
-function trial(family: Family): string {
-  const portal = { kind: 'nodePort', traffic: 'external', address: undefined, port: 1 } as const;
-  const redirects = (['TCP', 'UDP'] as const).map((protocol) => ({
-    family,
-    portal: { ...portal, protocol, sourceRanges: [] },
-    proxyPort: protocol === 'TCP' ? 1 : undefined,
-  }));
-  const elements = new Elements();
-  elements.set('check', rulesOf('check', redirects, [{ family, protocol: 'TCP', port: 1 }]));
-  const config = trialConfig([family]);
-  // An unused prefix: neither existing chains nor another process that checks at the same time affect it.
-  const prefix = `check${randomBytes(4).toString('hex')}`;
-  return renderTrial({ prefix, family, config }, elements);
 }
 
 interface LeftOverOptions {
@@ -195,12 +183,21 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
   const flows = new Map<string, string>();
   let removed = false;
   let kubeProxyStays = false;
-  for (const tools of await installedTools(exec, flavors)) {
+  let missing: KpngError | undefined;
+  /** A flavour or a family may have no program. */
+  const noteMissing = (error: unknown): void => {
+    if (!(error instanceof KpngError && error.code === 'KPNG_PORTAL_TOOL_MISSING')) throw error;
+    missing = error;
+  };
+  const all = await Promise.all(flavors.map((each) => findTools(exec, each).catch(noteMissing)));
+  const installed = all.filter((tools) => tools !== undefined);
+  if (installed.length === 0 && missing !== undefined) throw missing;
+  // Each has separate rules, possibly of an earlier version.
+  for (const tools of installed) {
     for (const family of FAMILIES) {
       for (const name of new Set([prefix, DEFAULT_PREFIX])) {
-        // A family may have no program.
-        const listing = await unlessMissing(saveRules(exec, tools, family));
-        const found = findRules(name, listing instanceof Error ? '' : listing);
+        const listing = await saveRules(exec, tools, family).catch(noteMissing);
+        const found = findRules(name, listing ?? '');
         const script = renderRemoval(found);
         if (script === '') continue;
         const owners = ownersOf(name, found);
@@ -219,23 +216,6 @@ export async function cleanUpIptables(exec: Exec, options: LeftOverOptions) {
   }
   const flowsStay = await clearFlows(exec, flows);
   return { removed, kubeProxyStays, flowsStay };
-}
-
-/** The installed flavours. Each has separate rules, possibly of an earlier version. */
-async function installedTools(exec: Exec, flavors: readonly Flavor[]): Promise<Tools[]> {
-  const all = await Promise.all(flavors.map((each) => unlessMissing(findTools(exec, each))));
-  const installed = all.flatMap((tools) => (tools instanceof Error ? [] : [tools]));
-  const missing = all.findLast((tools) => tools instanceof Error);
-  if (installed.length === 0 && missing !== undefined) throw missing;
-  return installed;
-}
-
-/** Resolves with the error if a program is missing. */
-function unlessMissing<T>(action: Promise<T>): Promise<T | KpngError> {
-  return action.catch((error: unknown) => {
-    if (error instanceof KpngError && error.code === 'KPNG_PORTAL_TOOL_MISSING') return error;
-    throw error;
-  });
 }
 
 /** Each of them is in one of these chains, too. */

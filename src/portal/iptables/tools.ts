@@ -43,23 +43,17 @@ export function iptablesFailure(cause: unknown, doing: string, stdin = ''): Tool
     program: cause instanceof ExecError ? (cause.command.split(' ')[0] ?? '') : 'iptables',
     remedy: 'install the package iptables, or use another --portal',
     diagnoses: DIAGNOSES,
-    excerpt: ({ stderr }) => `${JSON.stringify(reasonIn(stderr))}${lineIn(stderr, stdin)}`,
+    excerpt: ({ stderr }) => {
+      const noise = /^(?:#|Try `|Error occurred|Ignoring deprecated|Can't lock)/;
+      const lines = stderr.split('\n').map((line) => line.trim());
+      const some = lines.filter((line) => line !== '' && !noise.test(line));
+      const reason = some.find((line) => !line.endsWith(':')) ?? some[0] ?? '';
+      const [, number] = /\bline:? (\d+)\b/.exec(stderr) ?? [];
+      const about = stdin.split('\n')[Number(number) - 1] ?? '';
+      const parts = about === '' ? [reason] : [reason, about];
+      return parts.map((part) => JSON.stringify(part.slice(0, 200))).join(' about ');
+    },
   });
-}
-
-function reasonIn(stderr: string): string {
-  const lines = stderr
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => !/^$|^#|^Try `|^Error occurred|^Ignoring deprecated|^Can't lock/.test(line));
-  const best = lines.find((line) => !line.endsWith(':')) ?? lines[0] ?? '';
-  return best.slice(0, 200);
-}
-
-function lineIn(stderr: string, stdin: string): string {
-  const [, number] = /\bline:? (\d+)\b/.exec(stderr) ?? [];
-  const text = number === undefined ? undefined : stdin.split('\n')[Number(number) - 1];
-  return text === undefined || text === '' ? '' : ` about ${JSON.stringify(text.slice(0, 200))}`;
 }
 
 /** Where iptables keeps its rules: in nf_tables or in legacy tables. The kernel applies both. */

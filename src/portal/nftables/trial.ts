@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Family } from '../../util/family.ts';
-import { formatHostPort, type HostPort } from '../../util/host-port.ts';
+import { formatHostPort } from '../../util/host-port.ts';
 import { TRIAL } from '../bounds.ts';
 import type { Exec } from '../exec.ts';
 import { Elements, type TransparentRoute, trialConfig } from '../rules/backend.ts';
@@ -179,21 +179,15 @@ function render(table: string, route: TransparentRoute, attempts: readonly Attem
 }
 
 async function tryAll(attempts: readonly Attempt[]): Promise<Family[]> {
-  const answers = await Promise.all(
-    attempts.map(async ({ family, to }) => ({ family, to, answer: await answerOf(to) })),
-  );
-  const reached = answers.filter(({ answer }) => answer !== undefined);
-  for (const { to, answer } of reached) {
+  const contacts = await Promise.all(attempts.map(({ to }) => contact(to, true, TRIAL.limitMs)));
+  const reached = attempts.flatMap(({ family, to }, index) => {
+    const { text = '', error } = contacts[index] ?? {};
+    if (NO_ROUTE.has(error?.code ?? '')) return [];
     const place = formatHostPort(to);
+    const answer = error?.message ?? (text || 'no answer');
     if (answer !== place) throw new Error(`a connection to ${place}: ${answer}`);
-  }
+    return family;
+  });
   if (reached.length === 0) throw new Error('this host has no route to service addresses');
-  return reached.map(({ family }) => family);
-}
-
-/** The server's answer, or the error; undefined: the host has no route there. */
-async function answerOf(to: HostPort): Promise<string | undefined> {
-  const { text, error } = await contact(to, true, TRIAL.limitMs);
-  if (NO_ROUTE.has(error?.code ?? '')) return undefined;
-  return error?.message ?? (text || 'no answer');
+  return reached;
 }

@@ -138,7 +138,17 @@ export class PortProxyPortal extends AddressPortal {
   }
 
   override problems(): PortalProblem[] {
-    return [...super.problems(), ...this.#conflictProblems()];
+    const [first] = this.#conflicts;
+    if (first === undefined) return super.problems();
+    const { servicePort, key, target } = first;
+    const [, address, port] = key.split(' ');
+    const listen = portalText({ address, port: Number(port), protocol: 'TCP' });
+    const message =
+      `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
+      `(netsh interface portproxy show all; ${target.replace(' ', ':')})`;
+    const code = 'KPNG_PORTAL_CONFLICT';
+    const count = this.#conflicts.length;
+    return [...super.problems(), { servicePort, code, message, count }];
   }
 
   /** Rejects with KPNG_PORTAL_* if rules cannot be written; the addresses are added anyway. */
@@ -149,7 +159,9 @@ export class PortProxyPortal extends AddressPortal {
   }
 
   override close(removes = false): Promise<void> {
-    this.#closed ??= this.#close(removes);
+    this.#closed ??= Promise.resolve(removes ? this.#write([]) : undefined).finally(() =>
+      super.close(removes),
+    );
     return this.#closed;
   }
 
@@ -158,16 +170,9 @@ export class PortProxyPortal extends AddressPortal {
     held: readonly PortalSpec[],
   ): Listener[] {
     const own = held.filter((claim) => !isRedirected(claim));
-    const redirected = held.filter(isRedirected).map((claim) => this.#listenerFor(claim));
+    const address = this.proxyAddress;
+    const redirected = held.filter(isRedirected).map(({ traffic }) => ({ address, traffic }));
     return [...super.listenersOf(wanted, own), ...redirected];
-  }
-
-  async #close(removes: boolean): Promise<void> {
-    try {
-      if (removes) await this.#write([]);
-    } finally {
-      await super.close(removes);
-    }
   }
 
   async #write(rules: readonly ProxyRule[]): Promise<void> {
@@ -186,35 +191,18 @@ export class PortProxyPortal extends AddressPortal {
     }
   }
 
-  #listenerFor({ traffic }: PortalSpec): Listener {
-    return { address: this.proxyAddress, traffic };
-  }
-
   /** A listener that could not be opened gets no rule: its target would be closed. */
   #rulesOf(servicePort: string): ProxyRule[] {
     const to = this.proxyAddress;
     const portOf = this.portsOf(servicePort);
     return this.held(servicePort).flatMap((claim) => {
-      const toPort = isRedirected(claim) ? portOf(this.#listenerFor(claim)) : undefined;
+      const { address = '', port, traffic } = claim;
+      const toPort = isRedirected(claim) ? portOf({ address: to, traffic }) : undefined;
       if (toPort === undefined) return [];
-      const { address = '', port } = claim;
       const from = isWildcard(address) ? '*' : address;
       const key = `v${familyOf(address)}tov${familyOf(to)} ${from} ${port}`;
       return [{ key, target: `${to} ${toPort}`, servicePort }];
     });
-  }
-
-  #conflictProblems(): PortalProblem[] {
-    const [first] = this.#conflicts;
-    if (first === undefined) return [];
-    const { servicePort, key, target } = first;
-    const [, address, port] = key.split(' ');
-    const listen = portalText({ address, port: Number(port), protocol: 'TCP' });
-    const message =
-      `${servicePort} cannot have ${listen}: a portproxy rule of another program redirects it ` +
-      `(netsh interface portproxy show all; ${target.replace(' ', ':')})`;
-    const code = 'KPNG_PORTAL_CONFLICT';
-    return [{ servicePort, code, message, count: this.#conflicts.length }];
   }
 }
 
