@@ -24,31 +24,20 @@ export interface PortalFailed {
   error: KpngError;
 }
 
-/** Another program removed rules. They are being repaired. */
-export interface PortalLost {
-  portal: Kind;
-  message: string;
-}
-
-/** Other processes that redirect the same traffic with rules of another kind. Published on change. */
-export interface PortalShared {
-  portal: Kind;
-  /** Describes the other processes, with the code KPNG_PORTAL_SHARED; undefined: none any more. */
-  error: KpngError | undefined;
-}
-
-/** Stale UDP flows were removed from connection tracking. */
-export interface FlowsCleared {
-  portal: Kind;
-  /** Addresses whose flows were to be removed. */
-  addresses: number;
-  durationMs: number;
-}
-
 export const portalWritten = typedChannel<PortalWritten>('portal:written');
 export const portalFailed = typedChannel<PortalFailed>('portal:failed');
-export const portalLost = typedChannel<PortalLost>('portal:lost');
-export const portalShared = typedChannel<PortalShared>('portal:shared');
-export const flowsCleared = typedChannel<FlowsCleared>('portal:flows-cleared');
+/** Another program removed rules. They are being repaired. */
+export const portalLost = typedChannel<{ portal: Kind; message: string }>('portal:lost');
+/**
+ * Other processes redirect the same traffic with rules of another kind. `error` describes them, with the code
+ * KPNG_PORTAL_SHARED; undefined: none any more. Published on change.
+ */
+export const portalShared = typedChannel<{ portal: Kind; error: KpngError | undefined }>(
+  'portal:shared',
+);
+/** Stale UDP flows were removed from connection tracking. `addresses`: whose flows were to be removed. */
+export const flowsCleared = typedChannel<{ portal: Kind; addresses: number; durationMs: number }>(
+  'portal:flows-cleared',
+);
 /** Stale UDP flows could not be removed: a few clients may have to wait until theirs time out. */
 export const flowsNotCleared = typedChannel<PortalFailed>('portal:flows-not-cleared');

@@ -107,15 +107,13 @@ export function bindAddresses(
   bindAddress: string,
   families: readonly Family[],
 ): Partial<Record<Family, string>> {
-  if (isIP(bindAddress) === 0) {
-    throw new KpngError('KPNG_USAGE', `--bind-address ${bindAddress}: not an IP address`);
-  }
+  const refuse = (why: string): never => {
+    throw new KpngError('KPNG_USAGE', `--bind-address ${bindAddress}: ${why}`);
+  };
+  if (isIP(bindAddress) === 0) refuse('not an IP address');
   const given = ipaddr.parse(bindAddress);
   if (given.range() === 'loopback') {
-    throw new KpngError(
-      'KPNG_USAGE',
-      `--bind-address ${bindAddress}: packets from elsewhere cannot be sent to a loopback address`,
-    );
+    refuse('packets from elsewhere cannot be sent to a loopback address');
   }
   const own = familyOf(bindAddress);
   return Object.fromEntries(

@@ -1,4 +1,5 @@
 import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import type { KpngError } from '../../errors.ts';
@@ -55,18 +56,16 @@ export interface InterfaceAddresses {
 }
 
 /** Whether the host has an address, by binding a socket to it (some µs). In doubt, yes. */
-export function hostHas(address: string): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>();
+export async function hostHas(address: string): Promise<boolean> {
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
-  socket.once('error', (error: NodeJS.ErrnoException) => {
+  try {
+    await once(socket.bind({ address, port: 0, exclusive: true }), 'listening');
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'EADDRNOTAVAIL';
+  } finally {
     socket.close();
-    resolve(error.code !== 'EADDRNOTAVAIL');
-  });
-  socket.bind({ address, port: 0, exclusive: true }, () => {
-    socket.close();
-    resolve(true);
-  });
-  return promise;
+  }
 }
 
 /**

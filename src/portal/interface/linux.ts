@@ -285,7 +285,11 @@ export class LinuxInterface implements InterfaceAddresses {
   async #create(): Promise<void> {
     const doing = `making the interface ${this.name}`;
     for (const kind of KINDS) {
-      const errors = await runBatch(this.#exec, creation(this.name, kind), doing);
+      // Without ARP and duplicate address detection, adding many addresses is cheap.
+      const settings = ['addrgenmode none', `alias ${MARK_ALIAS}`, 'arp off', 'up'];
+      const lines = settings.map((setting) => `link set dev ${this.name} ${setting}`);
+      lines.unshift(`link add name ${this.name} type ${kind}`);
+      const errors = await runBatch(this.#exec, lines, doing);
       // A host without IPv6 has no such mode.
       const failed = [...errors].find(
         ([line, message]) => !line.endsWith(' addrgenmode none') && !EXISTS.test(message),
@@ -305,17 +309,6 @@ export class LinuxInterface implements InterfaceAddresses {
 
 /** States in which a connection may still transfer data. */
 const CARRYING = ['established', 'close-wait', 'fin-wait-1', 'fin-wait-2', 'last-ack'] as const;
-
-/** An interface without ARP and duplicate address detection, so that adding many addresses is cheap. */
-function creation(name: string, kind: (typeof KINDS)[number]): string[] {
-  return [
-    `link add name ${name} type ${kind}`,
-    `link set dev ${name} addrgenmode none`,
-    `link set dev ${name} alias ${MARK_ALIAS}`,
-    `link set dev ${name} arp off`,
-    `link set dev ${name} up`,
-  ];
-}
 
 function addition(address: string, name: string): string {
   const kind = address.includes(':') ? 'nodad noprefixroute preferred_lft 0' : 'scope host';

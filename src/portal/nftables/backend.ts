@@ -84,18 +84,12 @@ export function nftablesBackend(
   const list = () => nft(exec, `listing ${what}`, ['list', 'table', 'inet', table]);
   const write = (doing: string, script: string, flags: readonly string[] = []) =>
     nft(exec, `${doing} ${what}`, [...flags, '-f', '-'], script);
-  const comparisons: Comparison[] = [
-    {
-      policy: FULL_AUDIT,
-      difference: async (config, elements) =>
-        (await readTable(await list(), config, elements)).difference,
-    },
-  ];
+  const difference: Comparison['difference'] = async (config, elements) =>
+    (await readTable(await list(), config, elements)).difference;
+  const comparisons: Comparison[] = [{ policy: FULL_AUDIT, difference }];
   if (route !== undefined) {
-    comparisons.push({
-      policy: ROUTE_AUDIT,
-      difference: ({ families }) => route.difference(families),
-    });
+    const missing: Comparison['difference'] = ({ families }) => route.difference(families);
+    comparisons.push({ policy: ROUTE_AUDIT, difference: missing });
   }
   let ensuring: Promise<unknown> | undefined;
   return {
@@ -169,20 +163,14 @@ export function nftablesBackend(
   };
 }
 
-export interface HostChain {
-  /** With its family: `inet kpng-userspace`. */
-  readonly table: string;
-  readonly name: string;
-  /** Undefined: other chains jump to it. */
-  readonly hook: string | undefined;
-  readonly policy: string | undefined;
-}
+export type HostChain = Awaited<ReturnType<typeof hostChains>>[number];
 
 /**
  * The chains of all tables, without their rules: to list tables, nft reads all rules of the host, and again whenever one
- * changes. Rejects with KPNG_PORTAL_*.
+ * changes. `table`: with its family, `inet kpng-userspace`; `hook` undefined: other chains jump to it. Rejects with
+ * KPNG_PORTAL_*.
  */
-export async function hostChains(exec: Exec): Promise<HostChain[]> {
+export async function hostChains(exec: Exec) {
   const text = await nft(exec, 'listing chains', ['list', 'chains']);
   return text.split(/^table /m).flatMap((part) => {
     const [table = ''] = part.split(' {', 1);

@@ -50,16 +50,11 @@ export class UdpFlows {
 
   set(name: string, redirects: readonly Redirect[]): void {
     const udp = redirects.filter(({ portal }) => portal.protocol === 'UDP');
-    this.#portals.set(
-      name,
-      udp.map(({ family, portal, proxyPort = '' }) => {
-        return {
-          set: '',
-          key: flowKey(family, portal.address, portal.port),
-          value: `${proxyPort}`,
-        };
-      }),
-    );
+    const elements = udp.map(({ family, portal, proxyPort = '' }) => {
+      const key = flowKey(family, portal.address, portal.port);
+      return { set: '', key, value: String(proxyPort) };
+    });
+    this.#portals.set(name, elements);
   }
 
   /**

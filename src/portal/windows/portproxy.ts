@@ -159,9 +159,7 @@ export class PortProxyPortal extends AddressPortal {
   }
 
   override close(removes = false): Promise<void> {
-    this.#closed ??= Promise.resolve(removes ? this.#write([]) : undefined).finally(() =>
-      super.close(removes),
-    );
+    this.#closed ??= this.#close(removes);
     return this.#closed;
   }
 
@@ -173,6 +171,14 @@ export class PortProxyPortal extends AddressPortal {
     const address = this.proxyAddress;
     const redirected = held.filter(isRedirected).map(({ traffic }) => ({ address, traffic }));
     return [...super.listenersOf(wanted, own), ...redirected];
+  }
+
+  async #close(removes: boolean): Promise<void> {
+    try {
+      if (removes) await this.#write([]);
+    } finally {
+      await super.close(removes);
+    }
   }
 
   async #write(rules: readonly ProxyRule[]): Promise<void> {
