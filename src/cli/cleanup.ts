@@ -58,8 +58,8 @@ export async function cleanup(
 
   const portproxyRules = async (): Promise<string> => {
     const { RuleStore } = await import('../portal/windows/portproxy.ts');
-    const { ruleLedger } = await import('../portal/windows/ledger.ts');
-    await new RuleStore(exec, ruleLedger(env)).write([]);
+    const { ledgerFor } = await import('../portal/windows/ledger.ts');
+    await new RuleStore(exec, ledgerFor(env)).write([]);
     return 'There are no portproxy rules of ours any more.';
   };
 

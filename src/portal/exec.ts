@@ -26,7 +26,7 @@ export interface Output {
 /** Runs a program and waits for its end: the only way in which portals change the host. Rejects with an `ExecError`. */
 export type Exec = (command: Command) => Promise<Output>;
 
-/** See `reasonText`. `exit`: also ended by a foreign signal; `system`: for example a lack of descriptors. */
+/** `exit`: also ended by a foreign signal; `system`: for example a lack of descriptors. */
 export type ExecFailure = 'missing' | 'not-allowed' | 'exit' | 'timeout' | 'output' | 'system';
 
 /** `exitCode`: undefined when it was killed. */
@@ -41,13 +41,24 @@ export class ExecError extends Error {
   readonly stderr: string;
 
   constructor(failure: ExecFailure, command: Command, ending: Ending = {}) {
+    const { timeoutMs = DEFAULT_TIMEOUT_MS, maxOutput = DEFAULT_MAX_OUTPUT } = command;
+    const { exitCode, stdout = '', stderr = '', cause } = ending;
     const text = printable(command);
-    super(`${text}: ${reasonText(failure, command, ending)}`, { cause: ending.cause });
+    const how = exitCode === undefined ? 'a signal' : `code ${exitCode}`;
+    const reasons = {
+      missing: 'the program is not installed',
+      'not-allowed': 'the program may not be run',
+      exit: /\S.*/.exec(stderr)?.[0].trim() ?? `it ended with ${how}`,
+      timeout: `killed after ${timeoutMs} ms`,
+      output: `killed because it printed more than ${maxOutput} bytes`,
+      system: cause instanceof Error ? cause.message : 'it could not be started',
+    };
+    super(`${text}: ${reasons[failure]}`, { cause });
     this.failure = failure;
     this.command = text;
-    this.exitCode = ending.exitCode;
-    this.stdout = ending.stdout ?? '';
-    this.stderr = ending.stderr ?? '';
+    this.exitCode = exitCode;
+    this.stdout = stdout;
+    this.stderr = stderr;
   }
 }
 
@@ -96,22 +107,6 @@ const FAILURES: Readonly<Record<string, ExecFailure>> = {
   EPERM: 'not-allowed',
   ERR_CHILD_PROCESS_STDIO_MAXBUFFER: 'output',
 };
-
-function reasonText(
-  failure: ExecFailure,
-  { timeoutMs = DEFAULT_TIMEOUT_MS, maxOutput = DEFAULT_MAX_OUTPUT }: Command,
-  { exitCode, stderr = '', cause }: Ending,
-): string {
-  const how = exitCode === undefined ? 'a signal' : `code ${exitCode}`;
-  return {
-    missing: 'the program is not installed',
-    'not-allowed': 'the program may not be run',
-    exit: /\S.*/.exec(stderr)?.[0].trim() ?? `it ended with ${how}`,
-    timeout: `killed after ${timeoutMs} ms`,
-    output: `killed because it printed more than ${maxOutput} bytes`,
-    system: cause instanceof Error ? cause.message : 'it could not be started',
-  }[failure];
-}
 
 /**
  * `host`: unrelated to the input, such as a missing permission. `content`: the kernel or the tool rejects the input.

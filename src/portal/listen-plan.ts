@@ -112,12 +112,10 @@ export abstract class ListenPlan {
     put(this.#unavailable, name, portals.length > 0 ? portals : undefined);
   }
 
-  /** See `Portal`. */
   get choosesPorts(): boolean {
     return this.#allocator.range !== undefined;
   }
 
-  /** See `Portal`. */
   portTaken(name: string, listen: ListenSpec): boolean {
     const entry = this.#entries.get(name);
     const index = listenerIndex(entry?.listen ?? NONE)(listen);
@@ -130,7 +128,6 @@ export abstract class ListenPlan {
     return true;
   }
 
-  /** See `Portal`. */
   isPartlyOpen(name: string): boolean {
     const { listen = NONE, ports = NONE } = this.#entries.get(name) ?? {};
     return ports.length < listen.length || ports.includes(undefined);

@@ -32,10 +32,8 @@ export function nodePortAddresses(
   wanted: readonly string[],
   host: readonly HostAddress[],
 ): string[] {
-  const found = new Set<string>();
-  for (const item of wanted.length === 0 ? ['all'] : wanted) {
-    for (const address of resolveItem(item, host)) found.add(address);
-  }
+  const items = wanted.length === 0 ? ['all'] : wanted;
+  const found = new Set(items.flatMap((item) => resolveItem(item, host)));
   // The wildcard conflicts with single addresses, and covers them.
   const isCovered = (each: string): boolean =>
     !isWildcard(each) && found.has(WILDCARD[familyOf(each)]);

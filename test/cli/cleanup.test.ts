@@ -11,7 +11,7 @@ import type { Command, Exec } from '../../src/portal/exec.ts';
 import type { Portal } from '../../src/portal/portal.ts';
 import { LinuxInterface } from '../../src/portal/interface/linux.ts';
 import { canaryAddress } from '../../src/portal/rules/canary.ts';
-import { AddressLedger, ledgerPath } from '../../src/portal/windows/ledger.ts';
+import { AddressLedger, ledgerFor } from '../../src/portal/windows/ledger.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { defaultsOf, userspaceOptions } from '../support/command-lines.ts';
 import { exits, FakeExec, type Reaction } from '../support/fake-exec.ts';
@@ -218,7 +218,7 @@ t.test('on Windows, removes only what the interface’s ledger lists', async (t)
     netsh.on('Ethernet').push({ address, prefix: 32, skipAsSource: true });
   }
   const bootedAt = () => Date.now() - uptime() * 1000;
-  await new AddressLedger(ledgerPath('Ethernet', env), bootedAt).keep(['10.96.0.1']);
+  await new AddressLedger(ledgerFor(env, 'Ethernet').path, bootedAt).keep(['10.96.0.1']);
   const { code, stdout } = await clean(netsh.exec, NAMES, env);
   t.equal(code, 0);
   t.match(stdout, /no service addresses of ours on the interface Ethernet any more/);

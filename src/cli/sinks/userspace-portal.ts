@@ -69,9 +69,9 @@ export async function createPortal(
   const addresses = { nodePortAddresses, ...(keeper && { keeper }) };
   if (kind === 'address') return new AddressPortal(addresses);
   const { PortProxyPortal, RuleStore } = await import('../../portal/windows/portproxy.ts');
-  const { ruleLedger } = await import('../../portal/windows/ledger.ts');
+  const { ledgerFor } = await import('../../portal/windows/ledger.ts');
   log.info('netsh portproxy redirects TCP; UDP listens on the service addresses themselves');
-  const store = new RuleStore(exec, ruleLedger(system.env));
+  const store = new RuleStore(exec, ledgerFor(system.env));
   return new PortProxyPortal({ addresses, store, allocator, bindAddress });
 }
 

@@ -97,11 +97,8 @@ function lineFailure(line: string, doing: string, cause?: unknown): ToolError {
 
 /** Messages that concern the process or the interface rather than an address. */
 const CONCERNS_ALL = /Operation not permitted|Cannot find device|No such device|does not exist/;
-
 const EXISTS = /File exists|already assigned/i;
-
 const IS_ABSENT = /Cannot assign requested address|address not found/i;
-
 const UNKNOWN_KIND = /Unknown device type|not supported/i;
 
 /** The interfaces of the host with their addresses. Rejects with KPNG_PORTAL_*. */

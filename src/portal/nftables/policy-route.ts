@@ -34,17 +34,10 @@ const PROTOCOL = '78';
 /** The mask of a rule that names none. */
 const ALL_BITS = '0xffffffff';
 
+type Field = 'fwmark' | 'fwmask' | 'table' | 'protocol' | 'type' | 'dst' | 'dev';
+
 /** A rule or route, as ip lists it. */
-interface Item {
-  readonly priority?: number;
-  readonly fwmark?: string;
-  readonly fwmask?: string;
-  readonly table?: string;
-  readonly protocol?: string;
-  readonly type?: string;
-  readonly dst?: string;
-  readonly dev?: string;
-}
+type Item = Readonly<{ priority?: number } & Partial<Record<Field, string>>>;
 
 /** Its calls reject with a `ToolError`. */
 export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRoute) {
@@ -114,24 +107,21 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
       (rule) =>
         rule.fwmark === undefined && rule.table !== 'local' && (rule.priority ?? 0) <= priority,
     );
-    if (first && earlier !== undefined) {
-      throw conflict(
-        `the routing rule ${earlier.priority} of another program comes before ${priority}, that of marked packets`,
-      );
-    }
     const rule = rules.find((each) => overlaps(each, mark));
-    if (rule !== undefined) {
-      throw conflict(
-        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
-          `matches the packets that --portal transparent marks with ${hex(mark)}; give --portal-mark other bits`,
-      );
-    }
     const [route] = others(listed.flatMap((each) => each.routes));
-    if (route === undefined) return listed;
-    throw conflict(
-      `the routing table ${table} has a route of another program to ${route.dst}; give ` +
-        '--portal-route-table another number',
-    );
+    let conflict: string;
+    if (first && earlier !== undefined) {
+      conflict = `the routing rule ${earlier.priority} of another program comes before ${priority}, that of marked packets`;
+    } else if (rule !== undefined) {
+      conflict =
+        `the routing rule ${rule.priority} of another program (fwmark ${rule.fwmark}/${rule.fwmask ?? ALL_BITS}) ` +
+        `matches the packets that --portal transparent marks with ${hex(mark)}; give --portal-mark other bits`;
+    } else if (route !== undefined) {
+      conflict =
+        `the routing table ${table} has a route of another program to ${route.dst}; give ` +
+        '--portal-route-table another number';
+    } else return listed;
+    throw new KpngError('KPNG_PORTAL_CONFLICT', conflict);
   };
 
   return {
@@ -171,10 +161,6 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
       return isRemoved;
     },
   };
-}
-
-function conflict(message: string): KpngError {
-  return new KpngError('KPNG_PORTAL_CONFLICT', message);
 }
 
 const NOT_HERE = new Set<string>(['KPNG_PORTAL_TOOL_MISSING', 'KPNG_PORTAL_UNSUPPORTED']);

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { networkInterfaces, uptime } from 'node:os';
+import { networkInterfaces } from 'node:os';
 import { KpngError } from '../../errors.ts';
 import { systemClock } from '../../util/clock.ts';
 import { familyOf } from '../../util/family.ts';
@@ -23,7 +23,7 @@ import {
   USABLE_MAX_WAIT_MS,
   USABLE_TIMEOUT_MS,
 } from './netsh.ts';
-import { AddressLedger, ledgerPath } from './ledger.ts';
+import { type AddressLedger, ledgerFor } from './ledger.ts';
 
 /** Replaced in tests. `has`: whether a socket can currently be bound to an address. */
 const SYSTEM = { exec: systemExec, clock: systemClock, has: hostHas, host: hostAddresses };
@@ -128,10 +128,10 @@ export class WindowsInterface implements InterfaceAddresses {
   /** Adds or removes addresses. Resolves with the failed ones and the reasons. */
   #carryOut(verb: Verb, addresses: readonly string[]): Promise<Map<string, KpngError>> {
     const commands = new Map(addresses.map((each) => [each, changeArgs(verb, each, this.name)]));
-    const doing = verb === 'add' ? 'adding' : 'removing';
-    const where = `on the interface ${JSON.stringify(this.name)}`;
-    const textOf = (address = `${addresses.length} addresses`) => `${doing} ${address} ${where}`;
     const isAdded = verb === 'add';
+    const where = `on the interface ${JSON.stringify(this.name)}`;
+    const textOf = (address = `${addresses.length} addresses`) =>
+      `${isAdded ? 'adding' : 'removing'} ${address} ${where}`;
     const left = () => (isAdded ? this.#unusable(addresses) : this.#bindable(addresses));
     // An address that another program removed is fine.
     const isFine = async (address: string) => !isAdded && !(await this.has(address));
@@ -198,6 +198,5 @@ export function chooseInterface(
 
 /** Service addresses on an interface of this host. Throws KPNG_USAGE for an invalid name. */
 export function windowsLink(name: string, env: NodeJS.ProcessEnv, exec?: Exec): InterfaceAddresses {
-  const ledger = new AddressLedger(ledgerPath(name, env), () => Date.now() - uptime() * 1000);
-  return new WindowsInterface(name, ledger, exec && { exec });
+  return new WindowsInterface(name, ledgerFor(env, name), exec && { exec });
 }

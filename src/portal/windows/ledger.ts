@@ -1,4 +1,5 @@
 import { mkdir, readFile } from 'node:fs/promises';
+import { uptime } from 'node:os';
 import { dirname, join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import { writeAtomically } from '../../util/atomic-file.ts';
@@ -12,20 +13,20 @@ import { BOOT_TOLERANCE_MS } from './netsh.ts';
  * records. Records from before a boot do not count. Rejects with KPNG_PORTAL_FAILED.
  */
 export class AddressLedger {
-  readonly #path: string;
+  readonly path: string;
   readonly #bootedAt: () => number;
   addresses: ReadonlySet<string> = new Set();
 
   /** `bootedAt`: boot time, milliseconds since 1970; constant for records that outlive a boot. */
   constructor(path: string, bootedAt: () => number) {
-    this.#path = path;
+    this.path = path;
     this.#bootedAt = bootedAt;
   }
 
   /** Reads the file, which another process of ours may have written. */
   async load(): Promise<void> {
     const text = await this.#attempt('reading', () =>
-      readFile(this.#path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+      readFile(this.path, 'utf8').catch((error: NodeJS.ErrnoException) => {
         if (error.code !== 'ENOENT') throw error;
         return '';
       }),
@@ -44,8 +45,8 @@ export class AddressLedger {
     const header = `kpng-userspace addresses, booted ${Math.round(this.#bootedAt())}\n`;
     const lines = [...this.addresses].map((address) => `${address}\n`);
     await this.#attempt('writing', async () => {
-      await mkdir(dirname(this.#path), { recursive: true });
-      await writeAtomically(this.#path, [header, ...lines]);
+      await mkdir(dirname(this.path), { recursive: true });
+      await writeAtomically(this.path, [header, ...lines]);
     });
   }
 
@@ -53,22 +54,16 @@ export class AddressLedger {
     try {
       return await action();
     } catch (cause) {
-      const what = `${this.#path}, the record of addresses and rules that this program added`;
+      const what = `${this.path}, the record of addresses and rules that this program added`;
       throw new KpngError('KPNG_PORTAL_FAILED', `${doing} ${what}: ${messageOf(cause)}`, { cause });
     }
   }
 }
 
-export function ledgerPath(name: string, env: NodeJS.ProcessEnv): string {
-  return join(dataFolder(env), `addresses on ${name}.txt`);
-}
-
-/** The record of our portproxy rules, which outlive boots. */
-export function ruleLedger(env: NodeJS.ProcessEnv): AddressLedger {
-  return new AddressLedger(join(dataFolder(env), 'portproxy rules.txt'), () => 0);
-}
-
-function dataFolder(env: NodeJS.ProcessEnv): string {
+/** The record of our addresses on an interface, or, without a name, of our portproxy rules, which outlive boots. */
+export function ledgerFor(env: NodeJS.ProcessEnv, name?: string): AddressLedger {
   const folder = env['ProgramData'] ?? env['PROGRAMDATA'] ?? String.raw`C:\ProgramData`;
-  return join(folder, 'kpng-userspace');
+  const file = name === undefined ? 'portproxy rules.txt' : `addresses on ${name}.txt`;
+  const bootedAt = () => (name === undefined ? 0 : Date.now() - uptime() * 1000);
+  return new AddressLedger(join(folder, 'kpng-userspace', file), bootedAt);
 }

@@ -7,7 +7,7 @@ import {
   HNS_INTERFACE,
   windowsLink,
 } from '../../../src/portal/windows/addresses.ts';
-import { ledgerPath } from '../../../src/portal/windows/ledger.ts';
+import { ledgerFor } from '../../../src/portal/windows/ledger.ts';
 import { excludedPorts, readConnections } from '../../../src/portal/windows/netsh.ts';
 import { captureLog } from '../../support/captured-log.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
@@ -81,10 +81,10 @@ t.test('W1: the flag comes first, then the variable, then what pods suggest', as
 
 t.test('each interface has its own ledger in the program data folder', async (t) => {
   t.equal(
-    ledgerPath(HNS_INTERFACE, { ProgramData: 'Data' }),
+    ledgerFor({ ProgramData: 'Data' }, HNS_INTERFACE).path,
     join('Data', 'kpng-userspace', 'addresses on vEthernet (HNS Internal NIC).txt'),
   );
-  t.match(ledgerPath('a', {}), /^C:\\ProgramData/);
+  t.match(ledgerFor({}, 'a').path, /^C:\\ProgramData/);
 });
 
 t.test('names that would be misread on a command line are refused', async (t) => {
