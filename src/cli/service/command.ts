@@ -45,7 +45,11 @@ export async function runService(
     logDir: values.logDir || join(data, 'kpng-userspace', 'logs'),
   };
   if (values.winsw !== '') {
-    stdout.write(`${await writeDefinition(spec)}\n`);
+    const path = join(values.winsw, `${values.name}.xml`);
+    const definition = winswDefinition(spec);
+    await makeFolder(values.winsw, () => writeFile(path, definition));
+    const program = join(values.winsw, `${values.name}.exe`);
+    stdout.write(`Wrote ${path}. Copy WinSW to ${program}, and run: ${program} install\n`);
     return 0;
   }
   if (platform !== 'win32') {
@@ -61,16 +65,6 @@ export async function runService(
   } finally {
     clearInterval(alive);
   }
-}
-
-/** Resolves with the next step for the user. */
-async function writeDefinition(spec: ServiceSpec): Promise<string> {
-  const { name, winsw: folder } = spec;
-  const path = join(folder, `${name}.xml`);
-  const definition = winswDefinition(spec);
-  await makeFolder(folder, () => writeFile(path, definition));
-  const program = join(folder, `${name}.exe`);
-  return `Wrote ${path}. Copy WinSW to ${program}, and run: ${program} install`;
 }
 
 /** Creates a folder if it is missing, and what is to be in it. */
