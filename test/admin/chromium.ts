@@ -1,15 +1,14 @@
 /** Drives a headless Chromium over a pipe, with what its DevTools protocol offers. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess, type StdioOptions } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { eventually } from '../support/until.ts';
 
 /** Programs that will do, the smallest first. */
 const PROGRAMS = ['chromium-headless-shell', 'chromium', 'chromium-browser', 'google-chrome'];
-/** How long anything may take on a loaded machine. */
-const PATIENCE_MS = 120_000;
 
 /** The path of a Chromium on this machine; undefined when there is none. */
 export function findChromium(): string | undefined {
@@ -30,20 +29,31 @@ export class Chromium {
   readonly complaints: string[] = [];
   /** Addresses that it has asked for. */
   readonly requests: string[] = [];
+  readonly #folder = mkdtempSync(join(tmpdir(), 'kpng-chromium-'));
   readonly #child: ChildProcess;
-  readonly #folder: string;
   /** The messages of the browser, by the ids of requests or the names of events; an error when it has ended. */
   readonly #messages = new EventEmitter<Record<string, [Message]>>();
   #ids = 0;
   #session: string | undefined;
 
-  private constructor(child: ChildProcess, folder: string) {
-    this.#child = child;
-    this.#folder = folder;
+  private constructor(program: string) {
+    const options = [
+      '--remote-debugging-pipe',
+      '--headless',
+      // It opens only pages of ours, and as root there is no sandbox.
+      '--no-sandbox',
+      '--disable-gpu',
+      '--hide-scrollbars',
+      '--force-color-profile=srgb',
+      '--no-first-run',
+      `--user-data-dir=${this.#folder}`,
+    ];
+    const stdio: StdioOptions = ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'];
+    this.#child = spawn(program, options, { stdio });
     const messages = this.#messages.on('error', () => undefined).setMaxListeners(0);
-    child.once('exit', () => messages.emit('error', new Error('the browser has ended')));
+    this.#child.once('exit', () => messages.emit('error', new Error('the browser has ended')));
     let rest = '';
-    (child.stdio[4] as Readable).setEncoding('utf8').on('data', (text: string) => {
+    (this.#child.stdio[4] as Readable).setEncoding('utf8').on('data', (text: string) => {
       const parts = (rest + text).split('\0');
       rest = parts.pop() ?? '';
       for (const message of parts.map((part) => JSON.parse(part) as Message)) {
@@ -63,23 +73,7 @@ export class Chromium {
   }
 
   static async start(program: string, width = 1400, height = 900): Promise<Chromium> {
-    const folder = mkdtempSync(join(tmpdir(), 'kpng-chromium-'));
-    const child = spawn(
-      program,
-      [
-        '--remote-debugging-pipe',
-        '--headless',
-        // It opens only pages of ours, and as root there is no sandbox.
-        '--no-sandbox',
-        '--disable-gpu',
-        '--hide-scrollbars',
-        '--force-color-profile=srgb',
-        '--no-first-run',
-        `--user-data-dir=${folder}`,
-      ],
-      { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
-    );
-    const browser = new Chromium(child, folder);
+    const browser = new Chromium(program);
     const { targetId } = await browser.send('Target.createTarget', { url: 'about:blank' });
     const attached = await browser.send('Target.attachToTarget', { targetId, flatten: true });
     browser.#session = String(attached['sessionId']);
@@ -117,14 +111,9 @@ export class Chromium {
 
   /** Looks again and again until an expression is true. */
   async until(expression: string): Promise<void> {
-    const end = performance.now() + PATIENCE_MS;
-    while (!(await this.evaluate<boolean>(`Boolean(${expression})`))) {
-      if (performance.now() > end) {
-        const text = await this.evaluate<string>('document.body.innerText');
-        throw new Error(`still not so: ${expression}; the page: ${text.slice(0, 600)}`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    if (await eventually(() => this.evaluate<boolean>(`Boolean(${expression})`))) return;
+    const text = await this.evaluate<string>('document.body.innerText');
+    throw new Error(`still not so: ${expression}; the page: ${text.slice(0, 600)}`);
   }
 
   /** Presses a key: a letter, `Enter` or `Escape`. */
