@@ -30,7 +30,7 @@ const problems = { first: [misfit], total: 9 };
 const counts = { services: 1, nodes: 2, parsedItems: 3, bytes: 4, durationMs: 5.4 };
 const invalid = { path, error: why('KPNG_STATE_FILE_INVALID'), errors: problems };
 const services = { server: 'https://k', resource: 'services' } as const;
-const way = { origin: '--server', context: '', user: 'me', by: 'token', proxy: undefined };
+const way = { origin: '--server', context: 'c', user: 'me', by: 'token', proxy: 'http://p' };
 const listed = { ...services, objects: 5, pages: 2, durationMs: 6.6 };
 const away = why('KPNG_SOURCE_LOST');
 const malformed = { kind: 'malformed', error: away, relist: true, retryInMs: 7.6 } as const;
@@ -115,7 +115,7 @@ const EVENTS: readonly Publish[] = [
   on(server.handshakeFailed, { peer, error: new Error('no certificate') }),
   on(server.serverLimitReached, { limit: 'max-watchers', value: 10, peer }),
   on(server.tlsFilesChanged, { error: undefined, validUntil: 1000 }),
-  on(server.tlsFilesChanged, { error: why('KPNG_TLS_FILE'), validUntil: undefined }),
+  on(server.tlsFilesChanged, { error: why('KPNG_TLS_FILE'), validUntil: 1000 }),
   on(certificateOutdated, { error: why('KPNG_TLS_FILE') }),
   on(httpLimitReached, { limit: 'connections', remoteAddress: peer }),
   // The proxier.
@@ -219,7 +219,7 @@ error: Reading the state file failed; retrying path=/a/path err=why code=KPNG_ST
 info: The state file can be read again path=/a/path
 + source_connected 1
 = ready
-info: Connected to the Kubernetes API server=https://k config=--server user=me by=token selector=x
+info: Connected to the Kubernetes API server=https://k config=--server context=c user=me by=token proxy=http://p selector=x
 info 2: Listed resource=services objects=5 pages=2 ms=7
 + source_last_event_age_seconds{resource="services"} 0, kube_lists_total{resource="services",cause="start"} 1
 info 2: Listed again resource=services objects=5 pages=2 ms=7 because=malformed
@@ -255,7 +255,7 @@ warn: TLS handshake failed client=10.9.0.1:5 err=no certificate
 warn: Client refused: limit reached limit=max-watchers value=10 client=10.9.0.1:5
 + api_refused_total{limit="max-watchers"} 1
 info: TLS files changed; used for new connections validUntil=1970-01-01T00:00:01.000Z
-warn: TLS files changed but are invalid; keeping the previous ones err=why code=KPNG_TLS_FILE
+warn: TLS files changed but are invalid; keeping the previous ones validUntil=1970-01-01T00:00:01.000Z err=why code=KPNG_TLS_FILE
 warn: TLS certificate not valid at this time; clients refuse it err=why code=KPNG_TLS_FILE
 warn: HTTP connection closed: limit reached limit=connections remoteAddress=10.9.0.1:5
 + http_limit_reached_total{limit="connections"} 1
