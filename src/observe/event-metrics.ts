@@ -6,7 +6,7 @@ import type { Subscriptions } from '../util/channel.ts';
 import { CHANNELS, conditionOf, valueAt } from './channels.ts';
 import { PROCESS_METRICS, type ProcessMetric } from './metric-table.ts';
 
-export type Labels = Readonly<Record<string, string>>;
+type Labels = Readonly<Record<string, string>>;
 
 export type Sample = readonly [value: number, labels?: Labels];
 

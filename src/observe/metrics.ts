@@ -10,7 +10,7 @@ import {
 } from 'prom-client';
 import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
 import { type EngineLimits, LIMIT_NAMES } from '../proxysocket/limits.ts';
-import { eventMetrics, type Labels, type RecordMetric, type Sample } from './event-metrics.ts';
+import { eventMetrics, type RecordMetric, type Sample } from './event-metrics.ts';
 import { inTurns, snapshotParts } from './service-state.ts';
 import { exposition, familiesIn, type TextFormat } from './exposition.ts';
 import { HEALTH_STATES, REASON_CODES, type Verdict } from './verdict.ts';
@@ -112,31 +112,28 @@ const BUCKETS: Partial<Record<ProcessMetric, number[]>> = {
 
 /** Registers the metrics of the process. Returns a function that records a value of one of them. */
 export function register(registry: Registry, snapshots: Snapshots = {}): RecordMetric {
-  const takers = new Map<string, (labels: Labels, value: number) => void>();
+  const metrics = new Map<string, Counter | Gauge | Histogram>();
   for (const [key, { type, name, help, labels: labelNames }] of Object.entries(PROCESS_METRICS)) {
     const { [key as ProcessMetric]: read } = snapshots;
     const options = { name, help, labelNames, registers: [registry] };
-    if (type === 'counter') {
-      const made = new Counter(options);
-      takers.set(key, (labels, value) => made.inc(labels, value));
-    } else if (type === 'histogram') {
-      const made = new Histogram({ ...options, buckets: BUCKETS[key as ProcessMetric] ?? [] });
-      takers.set(key, (labels, value) => made.observe(labels, value));
-    } else {
-      const made = new Gauge({
-        ...options,
-        async collect() {
-          if (read === undefined) return;
-          const samples = await read();
-          // All at once, as another scrape may be waiting for its samples.
-          this.reset();
-          for (const [value, labels = {}] of samples) this.inc(labels, value);
-        },
-      });
-      takers.set(key, (labels, value) => made.set(labels, value));
-    }
+    const collect = async function (this: Gauge): Promise<void> {
+      if (read === undefined) return;
+      const samples = await read();
+      // All at once, as another scrape may be waiting for its samples.
+      this.reset();
+      for (const [value, labels = {}] of samples) this.inc(labels, value);
+    };
+    const buckets = BUCKETS[key as ProcessMetric] ?? [];
+    if (type === 'counter') metrics.set(key, new Counter(options));
+    else if (type === 'gauge') metrics.set(key, new Gauge({ ...options, collect }));
+    else metrics.set(key, new Histogram({ ...options, buckets }));
   }
-  return (name, value, labels = {}) => takers.get(name)?.(labels, value);
+  return (name, value, labels = {}) => {
+    const metric = metrics.get(name);
+    if (metric instanceof Counter) metric.inc(labels, value);
+    else if (metric instanceof Gauge) metric.set(labels, value);
+    else metric?.observe(labels, value);
+  };
 }
 
 /** Creates the metrics. Those of the data path appear once there is one. */
