@@ -56,12 +56,10 @@ for (const [name, options, bad, why] of [
   });
 }
 
-t.test(
-  'a thread that ends while sending changes is replaced, and none of them count',
-  async (t) => {
-    const flag = join(t.testdirName, 'failed');
-    // Lets the first thread end in the middle of the parts of the second content.
-    const parserModule = module(`
+t.test('a thread that ends while sending changes is replaced, and none count', async (t) => {
+  const flag = join(t.testdirName, 'failed');
+  // Lets the first thread end in the middle of the parts of the second content.
+  const parserModule = module(`
     const post = parentPort.postMessage.bind(parentPort);
     let contents = 0;
     let parts = 0;
@@ -74,19 +72,18 @@ t.test(
       process.exit(3);
     };
     await import(WORKER);`);
-    const names = Array.from({ length: 3000 }, (_, n) => `s${n}`);
-    const { path, sink, heard } = followFile(t, servicesText('a', 'b'), { parserModule });
-    await sink.next();
-    await put(path, servicesText('b', ...names));
-    const next = await sink.next();
-    const why = `cannot parse the state file ${path}: its thread ended with 3`;
-    t.equal(heard[2], `KPNG_STATE_FILE_READ: ${why}`);
-    t.equal(next.shape.length, 3001, 'all of it, in one change set');
-    t.equal(next.changed.length, 3001);
-    t.ok(next.changed.includes('default/a'), 'with what has gone');
-    t.notOk(next.changed.includes('default/b'), 'but not what is as it was');
-  },
-);
+  const names = Array.from({ length: 3000 }, (_, n) => `s${n}`);
+  const { path, sink, heard } = followFile(t, servicesText('a', 'b'), { parserModule });
+  await sink.next();
+  await put(path, servicesText('b', ...names));
+  const next = await sink.next();
+  const why = `cannot parse the state file ${path}: its thread ended with 3`;
+  t.equal(heard[2], `KPNG_STATE_FILE_READ: ${why}`);
+  t.equal(next.shape.length, 3001, 'all of it, in one change set');
+  t.equal(next.changed.length, 3001);
+  t.ok(next.changed.includes('default/a'), 'with what has gone');
+  t.notOk(next.changed.includes('default/b'), 'but not what is as it was');
+});
 
 t.test('a thread that does not start', async (t) => {
   const parserModule = pathToFileURL(join(t.testdirName, 'nowhere.mjs'));

@@ -101,10 +101,8 @@ t.test('a quiet watch lasts as long as requested, and is reopened at once', asyn
   addApi(api);
   await settled(...MORE);
   t.equal(failures.length, 3);
-  t.strictSame(
-    watching.map(({ recovered }) => recovered).join(),
-    'true,true,true,false,false,false',
-  );
+  const recoveries = watching.map(({ recovered }) => recovered);
+  t.strictSame(recoveries, [true, true, true, false, false, false]);
 });
 
 t.test('a silent watch is detected', async (t) => {
@@ -149,10 +147,7 @@ t.test('server unreachable: the state stays until the server is back', async (t)
   const { api, clock, settled, failures, advanceUntil, store } = await watchFilled(t);
   await api.stop();
   await until(() => failures.length === 3);
-  t.strictSame(
-    failures.map(({ kind }) => kind),
-    ['cut', 'cut', 'cut'],
-  );
+  t.ok(failures.every(({ kind }) => kind === 'cut'));
   // Ten minutes.
   const end = clock.now() + 600_000;
   let before = failures.length;

@@ -136,28 +136,24 @@ t.test('if two services need a port, the second one waits for it', async (t) => 
   t.same([await name(port), await name(other)], ['b', 'a'], 'they swap their ports');
 });
 
-t.test(
-  'reports the program that holds the port, and takes over when it ends',
-  { skip: LINUX },
-  async (t) => {
-    const { sink, view, told, clock } = rig(t);
-    const foreign = createServer().listen(0, '127.0.0.1');
-    await once(foreign, 'listening');
-    const { port } = foreign.address() as { port: number };
-    const other = await freePort();
-    await sink.sync(view.set(service('d/a', port, 1), service('d/b', other, 1)));
-    t.equal((await ask(other)).status, 200, 'others are served');
-    const [problem] = sink.problems;
-    t.match(problem, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePort: 'd/a' });
-    t.match(problem?.message, `this process (${process.pid}) listens there; retrying`);
-    foreign.close();
-    await once(foreign, 'close');
-    clock.advance(1000);
-    await until(() => told.includes(`d/a at 127.0.0.1:${port}`));
-    t.equal((await ask(port)).status, 200);
-    t.same(sink.problems, []);
-  },
-);
+t.test('reports who holds the port, and takes over when it ends', { skip: LINUX }, async (t) => {
+  const { sink, view, told, clock } = rig(t);
+  const foreign = createServer().listen(0, '127.0.0.1');
+  await once(foreign, 'listening');
+  const { port } = foreign.address() as { port: number };
+  const other = await freePort();
+  await sink.sync(view.set(service('d/a', port, 1), service('d/b', other, 1)));
+  t.equal((await ask(other)).status, 200, 'others are served');
+  const [problem] = sink.problems;
+  t.match(problem, { code: 'KPNG_LISTEN_ADDRESS_IN_USE', servicePort: 'd/a' });
+  t.match(problem?.message, `this process (${process.pid}) listens there; retrying`);
+  foreign.close();
+  await once(foreign, 'close');
+  clock.advance(1000);
+  await until(() => told.includes(`d/a at 127.0.0.1:${port}`));
+  t.equal((await ask(port)).status, 200);
+  t.same(sink.problems, []);
+});
 
 t.test('invalid ports, and ports without an address, are reported', async (t) => {
   const host: HostAddress[] = [];
