@@ -70,13 +70,8 @@ t.test('a dry run prints commands as a shell takes them', async (t) => {
   let text = '';
   const exec = dryExec(async (printed) => void (text = printed));
   for (const [file, args, stdin, expected] of [
-    [
-      'ip',
-      ['a b', '', "it's", '10.0.0.1/8'],
-      undefined,
-      String.raw`ip 'a b' '' 'it'\''s' 10.0.0.1/8`,
-    ],
-    ['nft', ['-f', '-'], 'a\nb', "nft -f - <<'EOF'\na\nb\nEOF"],
+    ['ip', ['a b', '', "it's"], undefined, String.raw`ip 'a b' '' 'it'\''s'`],
+    ['nft', ['-f', '10.0.0.1/8'], 'a\nb', "nft -f 10.0.0.1/8 <<'EOF'\na\nb\nEOF"],
     ['x', [], 'a\n', "x <<'EOF'\na\nEOF"],
     ['x', [], '', "x <<'EOF'\nEOF"],
   ] as const) {

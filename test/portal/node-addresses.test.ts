@@ -70,14 +70,11 @@ t.test('addresses of node ports', (t) => {
   t.end();
 });
 
-const host = [
-  { address: '127.0.0.1', loopback: true },
-  { address: '::1', loopback: true },
-  { address: 'fe80::5', loopback: false },
-  { address: '192.0.2.7', loopback: false },
-  { address: '2001:db8::7', loopback: false },
-  { address: '198.51.100.7', loopback: false },
-];
+const [linkLocal, second] = ['fe80::5', '198.51.100.7'].map((address) => ({
+  address,
+  loopback: false,
+}));
+const host = [linkLocal!, ...NODE, second!];
 const only4 = host.filter(({ address }) => !address.includes(':'));
 
 t.test('words, networks and addresses', async (t) => {
@@ -85,18 +82,18 @@ t.test('words, networks and addresses', async (t) => {
     ['', '0.0.0.0 ::'],
     ['all', '0.0.0.0 ::'],
     ['localhost', '127.0.0.1 ::1'],
-    ['primary', '192.0.2.7 2001:db8::7'],
-    ['192.0.2.0/24', '192.0.2.7'],
-    ['0.0.0.0/0', '127.0.0.1 192.0.2.7 198.51.100.7'],
-    ['2001:db8::/32 10.0.0.0/8', '2001:db8::7'],
+    ['primary', '192.0.2.5 2001:db8::5'],
+    ['192.0.2.0/24', '192.0.2.5'],
+    ['0.0.0.0/0', '127.0.0.1 192.0.2.5 198.51.100.7'],
+    ['2001:db8::/32 10.0.0.0/8', '2001:db8::5'],
     ['203.0.113.1 2001:DB8:0::1', '203.0.113.1 2001:db8::1'],
     ['localhost 127.0.0.0/8', '127.0.0.1 ::1'],
-    ['0.0.0.0 192.0.2.7 ::1', '0.0.0.0 ::1'],
+    ['0.0.0.0 192.0.2.5 ::1', '0.0.0.0 ::1'],
   ] as const) {
     t.equal(nodePortAddresses(wanted.split(' ').filter(Boolean), host).join(' '), expected);
   }
   t.same(nodePortAddresses([], only4), ['0.0.0.0'], 'a host without IPv6 gets none');
-  t.same(nodePortAddresses(['localhost', 'primary'], only4), ['127.0.0.1', '192.0.2.7']);
+  t.same(nodePortAddresses(['localhost', 'primary'], only4), ['127.0.0.1', '192.0.2.5']);
   t.throws(() => nodePortAddresses(['10.0.0.0/8', 'eth0'], host), { message: /"eth0"/ });
 });
 

@@ -1,10 +1,10 @@
 import t from 'tap';
-import { type RuleContext } from '../../../src/portal/iptables/script.ts';
 import {
   findRules,
   renderDelta,
   renderFull,
   renderTrial,
+  type RuleContext,
 } from '../../../src/portal/iptables/script.ts';
 import { rulesOf } from '../../../src/portal/iptables/translate.ts';
 import type { Redirect } from '../../../src/portal/redirect-plan.ts';

@@ -2,12 +2,15 @@ import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { connect, createServer, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
+import { CANARY_TIMEOUT_MS } from '../../../src/portal/bounds.ts';
 import { portalShared } from '../../../src/portal/events.ts';
 import {
   canaryAddress,
   contact,
   createCanary,
   findOwner,
+  openServer,
+  portOf,
 } from '../../../src/portal/rules/canary.ts';
 import { waitForOtherWriters, writerText } from '../../../src/portal/rules/other-writers.ts';
 import { findUnacceptable } from '../../../src/portal/rules/rule-set.ts';
@@ -120,6 +123,19 @@ t.test('a process that does not identify itself counts as alive', onlyLinux, asy
   await standIn(t, 'hanging', (socket) => socket.resume());
   t.strictSame(await findOwner('hanging'), { pid: undefined });
   t.equal(await findOwner('nobody'), undefined);
+});
+
+t.test('a connection that is there does not time out when the event loop pauses', async (t) => {
+  const server = await openServer('127.0.0.1', () => 'hello\n');
+  t.teardown(() => server.close());
+  const at = { host: '127.0.0.1', port: portOf(server) };
+  for (const listens of [false, true]) {
+    // Once the connection is with the kernel.
+    setImmediate(() => {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, CANARY_TIMEOUT_MS + 50);
+    });
+    t.equal((await contact(at, listens)).result, 'alive');
+  }
 });
 
 t.test('if nothing answers, no socket is left', onlyLinux, async (t) => {

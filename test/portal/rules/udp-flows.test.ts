@@ -123,28 +123,25 @@ function udpRig(make: (options: RigOptions) => NftablesRig, options: RigOptions 
   return { rig, flow, commands: () => ran.splice(0) };
 }
 
-testRules(
-  'UDP flows are cleared when a portal comes, moves, is refused, or goes',
-  async (t, make) => {
-    const { rig, commands, flow } = udpRig(make);
-    await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80')]);
-    t.strictSame(commands(), [], 'TCP needs none of it');
-    const own = ['192.0.2.5', 40_002] as const;
-    for (const [what, [to, port], set, remove = []] of [
-      ['it comes', ['10.0.0.53', 53], [dns]],
-      ['it is refused', own, [{ ...dns, served: { internal: false, external: false } }]],
-      ['it is served again, and the flow goes to the right port', own, [dns]],
-      ['it moves', own, [wants('e/dns', 'clusterIP 10.0.0.53:53/UDP')], ['d/dns']],
-      ['it goes', ['192.0.2.5', 40_003], [], ['e/dns']],
-    ] as const) {
-      Object.assign(flow, { to, port });
-      await rig.sync(set, remove);
-      const removal = `-D ${SERVICE} --reply-src ${to} --reply-port-src ${port}`;
-      const isRight = what.startsWith('it is served');
-      t.strictSame(commands(), [`-L ${SERVICE}`, ...(isRight ? [] : [removal])], what);
-    }
-  },
-);
+testRules('flows are cleared if a portal comes, moves, is refused, or goes', async (t, make) => {
+  const { rig, commands, flow } = udpRig(make);
+  await rig.sync([wants('d/web', 'clusterIP 10.0.0.1:80')]);
+  t.strictSame(commands(), [], 'TCP needs none of it');
+  const own = ['192.0.2.5', 40_002] as const;
+  for (const [what, [to, port], set, remove = []] of [
+    ['it comes', ['10.0.0.53', 53], [dns]],
+    ['it is refused', own, [{ ...dns, served: { internal: false, external: false } }]],
+    ['it is served again, and the flow goes to the right port', own, [dns]],
+    ['it moves', own, [wants('e/dns', 'clusterIP 10.0.0.53:53/UDP')], ['d/dns']],
+    ['it goes', ['192.0.2.5', 40_003], [], ['e/dns']],
+  ] as const) {
+    Object.assign(flow, { to, port });
+    await rig.sync(set, remove);
+    const removal = `-D ${SERVICE} --reply-src ${to} --reply-port-src ${port}`;
+    const isRight = what.startsWith('it is served');
+    t.strictSame(commands(), [`-L ${SERVICE}`, ...(isRight ? [] : [removal])], what);
+  }
+});
 
 testRules('after a start or a repair it looks which flows are wrong', async (t, make) => {
   const { rig, commands } = udpRig(make);
