@@ -34,15 +34,12 @@ export interface LiveSettings {
   settings: readonly EffectiveSetting[];
 }
 
-/** Changes limits of the data path. */
-type SetLimits = (limits: LimitChange) => void;
-
 /** Applies the settings that can change now and returns those and the ones that cannot. */
 export function adopt(
   live: LiveSettings,
   next: BoundCommand,
   log: AdjustableLog,
-  setLimits: SetLimits,
+  setLimits: (limits: LimitChange) => void,
 ) {
   const changed: SettingChange[] = [];
   const refused: SettingChange[] = [];
@@ -76,7 +73,7 @@ export function followConfig(
   { path, read }: FollowedFile,
   live: LiveSettings,
   log: AdjustableLog,
-  setLimits: SetLimits,
+  setLimits: (limits: LimitChange) => void,
 ) {
   /** The last report, since the file changes more often than its settings; undefined: the next one is new. */
   let reported: string | undefined = '[]';

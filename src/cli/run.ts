@@ -182,21 +182,16 @@ function watched(running: RunningSink, observers: Observers, log: Log): LocalSin
         const name = 'kubeproxy_sync_proxy_rules_no_local_endpoints_total';
         metrics?.record(name, count, { traffic_policy: policy });
       }
-      applied(change.view.size, observers, log, running.proxy?.engine);
+      applied(change.view.size, observers, log, running.proxy);
       await running.inPlace?.();
     },
   };
 }
 
-function applied(
-  services: number,
-  { health }: Observers,
-  log: Log,
-  engine?: ProxySubject['engine'],
-): void {
+function applied(services: number, { health }: Observers, log: Log, proxy?: ProxySubject): void {
   if (health.facts.firstSyncAt === undefined) {
     log.info('The first complete state is in place', { services });
-    collectAfterFirst(engine);
+    collectAfterFirst(proxy?.engine);
   }
   health.synced();
 }

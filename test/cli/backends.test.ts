@@ -2,7 +2,7 @@ import { captureLog } from '../support/captured-log.ts';
 import { runCli, startCli } from '../support/cli.ts';
 import { defaultsOf, userspaceOptions } from '../support/command-lines.ts';
 import * as objects from '../support/fake-api/objects.ts';
-import { type FakeApi, startFakeApi } from '../support/fake-api/server.ts';
+import { startFakeApi } from '../support/fake-api/server.ts';
 import { endpoint, entry, TestView } from '../support/messages.ts';
 import { freePort } from '../support/sockets.ts';
 import { tcpServer } from '../support/tcp-peers.ts';
@@ -14,8 +14,6 @@ import type { Test } from 'tap';
 import { GLOBAL_FLAGS } from '../../src/cli/flags/global.ts';
 import { startUserspace } from '../../src/cli/sinks/userspace-runtime.ts';
 import { Activation } from '../../src/util/activation.ts';
-
-/** How the program of to-callout is ended. */
 
 if (process.platform === 'win32') t.plan(0, 'the programs are shell scripts');
 
@@ -141,21 +139,9 @@ t.test('so does to-userspace: with 503 while a change is not applied', async (t)
   await t.rejects(answer(port), 'they are left to another program');
 });
 
-/** The `kube` source as a command, against a fake API server. */
-
-function fill(api: FakeApi): void {
-  api.upsert('nodes', objects.node('node-a', 'north'), objects.node('node-b', 'south'));
-  api.upsert('services', objects.service('demo/web', '10.96.0.10'));
-  const endpoints = [
-    objects.endpoint('10.1.0.5'),
-    objects.endpoint('10.1.0.6', { nodeName: 'node-b' }),
-  ];
-  api.upsert('endpointslices', objects.slice('demo/web-x', endpoints));
-}
-
-t.test('with to-userspace: a node about to be removed', async (t) => {
+t.test('kube to-userspace: a node about to be removed', async (t) => {
   const api = await startFakeApi(t);
-  fill(api);
+  api.upsert('nodes', objects.node('node-a', 'north'));
   const line = `kube --server ${api.url} to-local to-userspace --portal none --node-name node-a`;
   const serve = ['--metrics-bind-address=', '--healthz-bind-address=127.0.0.1:0'];
   const cli = startCli(t, [...line.split(' '), ...serve]);

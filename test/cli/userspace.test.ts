@@ -74,20 +74,26 @@ t.test('TERM: new connections are served for the drain delay, with health failin
 
 const onlyLinux = { skip: process.platform === 'linux' ? false : 'only on linux' };
 
-t.test('too few descriptors are logged: few clients, or none', onlyLinux, async (t) => {
-  const { path } = await stateFile(t, []);
-  const line = `file -i ${path} to-userspace --portal=none --node-name=n1`.split(' ');
-  const flags = ['--metrics-bind-address=', '--healthz-bind-address='];
-  const inside = ['/bin/sh', '-c', 'ulimit -n 256 && exec "$0" "$@"'];
-  const few = 'Too few file descriptors for many clients; raise ulimit -n';
-  const none =
-    'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors';
-  for (const [reserved, message, expected] of [
-    [64, few, { level: 'warn', left: 192 }],
-    [256, none, { level: 'error', left: 0, code: 'KPNG_LIMIT_REACHED' }],
-  ] as const) {
-    const reserve = reserved === 64 ? [] : [`--reserved-descriptors=${reserved}`];
-    const cli = new Cli(t, [...line, ...flags, ...reserve], undefined, inside);
-    t.match(await cli.line(message), { limit: 256, reserved, ...expected });
-  }
-});
+t.test(
+  'too few descriptors are logged: few clients, or none; enough are not',
+  onlyLinux,
+  async (t) => {
+    const { path } = await stateFile(t, []);
+    const line = `file -i ${path} to-userspace --portal=none --node-name=n1`.split(' ');
+    const flags = ['--metrics-bind-address=', '--healthz-bind-address='];
+    const code = 'KPNG_LIMIT_REACHED';
+    const few = 'Too few file descriptors for many clients; raise ulimit -n';
+    const none =
+      'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors';
+    for (const [limit, reserve, message, expected] of [
+      [256, [], few, { level: 'warn', limit: 256, reserved: 64, left: 192 }],
+      [256, ['--reserved-descriptors=256'], none, { level: 'error', left: 0, code }],
+      [1024, [], 'The first complete state is in place', { level: 'info' }],
+    ] as const) {
+      const inside = ['/bin/sh', '-c', `ulimit -n ${limit} && exec "$0" "$@"`];
+      const cli = new Cli(t, [...line, ...flags, ...reserve], undefined, inside);
+      t.match(await cli.line(message), expected);
+      t.equal(cli.log.filter(({ msg }) => /descriptors/.test(msg)).length, limit < 1024 ? 1 : 0);
+    }
+  },
+);

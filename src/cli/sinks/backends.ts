@@ -1,14 +1,8 @@
 import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { JsonSink, streamWriter } from '../../sinks/json.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import {
-  defineSink,
-  examples,
-  paragraphs,
-  type CommandText,
-  type RunContext,
-  type SinkCommand,
-} from '../command.ts';
+import { defineSink, examples, paragraphs } from '../command.ts';
+import type { CommandText, RunContext, SinkCommand } from '../command.ts';
 import { IPTABLES_FLAVOR_FLAGS, NODE_FLAGS } from '../flags/backend.ts';
 import { duration, size, text, textLike, toggle } from '../flags/kinds.ts';
 import { flag, group } from '../flags/table.ts';
@@ -74,7 +68,7 @@ export const toCallout = defineSink({
 });
 
 /** Writes to standard output; `ended` resolves when its reader has closed it. */
-export function outputOf({ stdout, log }: RunContext) {
+function outputOf({ stdout, log }: RunContext) {
   const readerGone = Promise.withResolvers<void>();
   const write = streamWriter(stdout, () => {
     log.v(1, 'Standard output closed by its reader; stopping');
@@ -187,34 +181,29 @@ function userspace(
   });
 }
 
-const toUserspace = userspace({
-  word: 'to-userspace',
-  summary: 'Proxy TCP and UDP in this process',
-  examples: examples`
+export const BACKENDS: readonly SinkCommand[] = [
+  userspace({
+    word: 'to-userspace',
+    summary: 'Proxy TCP and UDP in this process',
+    examples: examples`
     file -i state.yaml to-local to-userspace -v=4 # proxies a state file and logs every connection
     local to-userspace --nodeport-addresses 10.0.0.0/8 --udp-idle-timeout 1m # opens node ports on one network and keeps UDP sessions for a minute
     local to-userspace --portal none --port-range 36000-37000 # opens proxy ports only; you route clients to them`,
-});
-
-const toUserspaceLinux = userspace({
-  word: 'to-userspacelin',
-  summary: 'to-userspace with the defaults of kpng on Linux',
-  examples: examples`local to-userspacelin # replaces kpng’s Linux userspace backend`,
-});
-
-const toUserspaceWindows = userspace(
-  {
-    word: 'to-winuserspace',
-    summary: 'to-userspace with the defaults of kpng on Windows',
-    examples: examples`
+  }),
+  userspace({
+    word: 'to-userspacelin',
+    summary: 'to-userspace with the defaults of kpng on Linux',
+    examples: examples`local to-userspacelin # replaces kpng’s Linux userspace backend`,
+  }),
+  userspace(
+    {
+      word: 'to-winuserspace',
+      summary: 'to-userspace with the defaults of kpng on Windows',
+      examples: examples`
       local -api=127.0.0.1:12090 to-winuserspace -v=4 # replaces kpng’s Windows userspace backend`,
-  },
-  { first: 36_000, last: 37_000 },
-);
-
-const USERSPACE = [toUserspace, toUserspaceLinux, toUserspaceWindows];
-export const BACKENDS: readonly SinkCommand[] = [
-  ...USERSPACE,
+    },
+    { first: 36_000, last: 37_000 },
+  ),
   toJson,
   toCallout,
   toExtip,

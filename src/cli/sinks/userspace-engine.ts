@@ -8,15 +8,13 @@ import type { Log } from '../../observe/log.ts';
 import type { Portal } from '../../portal/portal.ts';
 import type { NewCounters } from '../../proxysocket/counters.ts';
 import type { Engine } from '../../proxysocket/engine.ts';
-import type { EngineLimits } from '../../proxysocket/limits.ts';
 import type { PoolOptions } from '../../proxysocket/pool/pool.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
+import type { UserspaceOptions } from './userspace-options.ts';
 
-export interface EngineOptions {
-  readonly engine: 'auto' | 'node' | 'linux';
+export interface EngineOptions extends Pick<UserspaceOptions, 'engine' | 'limits'> {
   /** Worker threads of the `linux` engine. Default: 1. */
   readonly workers?: number;
-  readonly limits: EngineLimits;
   /** Identifies this instance of the program. */
   readonly instance: string;
 }

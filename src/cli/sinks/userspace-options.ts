@@ -2,12 +2,7 @@ import { nodePortAddresses } from '../../portal/node-addresses.ts';
 import { canonicalNetwork } from '../../proxier/portals.ts';
 import { autoWorkers, MAX_WORKERS } from '../../proxysocket/limits.ts';
 import type { PortRange } from '../../util/port-range.ts';
-import {
-  NODE_FLAGS,
-  IPTABLES_FLAVOR_FLAGS,
-  PORTAL_NAME_FLAGS,
-  readRoute,
-} from '../flags/backend.ts';
+import { IPTABLES_FLAVOR_FLAGS, NODE_FLAGS, PORTAL_NAME_FLAGS } from '../flags/backend.ts';
 import {
   choice,
   duration,
@@ -18,11 +13,19 @@ import {
   text,
   toggle,
 } from '../flags/kinds.ts';
-import { LIMIT_FLAGS, readLimits } from '../flags/backend.ts';
+import { LIMIT_FLAGS, readLimits, readRoute } from '../flags/backend.ts';
 import { flag, group, usage } from '../flags/table.ts';
 import type { FlagKind, FlagTable, FlagValues } from '../flags/table.ts';
 
 const ADDRESSES = 'Addresses';
+
+/** `auto`, or a number. */
+const workers: FlagKind<number> = {
+  ...integer(1, MAX_WORKERS),
+  placeholder: 'auto|number',
+  schema: { type: ['string', 'integer'] },
+  parse: (given) => (given === 'auto' ? autoWorkers() : integer(1, MAX_WORKERS).parse(given)),
+};
 
 /** `ports`: the default of --port-range. */
 export function userspaceFlags(ports: PortRange | undefined) {
@@ -85,7 +88,7 @@ export function userspaceFlags(ports: PortRange | undefined) {
         What carries the traffic. node: Node’s own sockets, everywhere. linux: system calls in worker threads,
         on Linux with Node 26, at less cost. auto: linux where all of its start-up probes pass, else node; the
         log says which and why.`,
-      workers: flag(workers(), 1)`
+      workers: flag(workers, 1)`
         Worker threads of the linux engine, each with its part of the clients and of the limits. auto: one for
         each CPU. The node engine always runs in the main thread.`,
     }),
@@ -121,17 +124,6 @@ export function readUserspace(values: FlagValues<UserspaceFlags>) {
     nodePortAddresses: values.nodeportAddresses,
     limits: readLimits(values),
   } as const;
-}
-
-/** `auto`, or a number. */
-function workers(): FlagKind<number> {
-  const number = integer(1, MAX_WORKERS);
-  return {
-    placeholder: 'auto|number',
-    schema: { type: ['string', 'integer'] },
-    parse: (given) => (given === 'auto' ? autoWorkers() : number.parse(given)),
-    format: String,
-  };
 }
 
 /** Node cannot open transparent sockets. */

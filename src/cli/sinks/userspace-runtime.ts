@@ -14,9 +14,7 @@ import { createEngine } from './userspace-engine.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 import { createPortal } from './userspace-portal.ts';
 
-/**
- * How long a stop waits for a new process that is about to take over, at most half the drain timeout. Milliseconds.
- */
+/** How long a stop waits for a new process that is about to take over, at most half the drain timeout. Milliseconds. */
 const SETTLE_LIMIT_MS = 5000;
 
 /** Assembles proxier, portal and engine. Rejects with KPNG_USAGE for flags that exclude each other. */
