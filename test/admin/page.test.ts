@@ -19,12 +19,7 @@ const SHOP: readonly SceneService[] = [
     traffic: () => ({ connections: 10, bytesIn: 2000, bytesOut: 50_000, active: 7 }),
   },
   { name: 'shop/cart:http', address: '10.96.0.2', endpoints: ['10.1.0.3:8080'] },
-  {
-    name: 'shop/<b>bold</b>',
-    address: '10.96.0.3',
-    endpoints: [],
-    traffic: () => ({ held: 2 }),
-  },
+  { name: 'shop/<b>bold</b>', address: '10.96.0.3', endpoints: [], traffic: () => ({ held: 2 }) },
   {
     name: 'kube-system/dns:udp',
     protocol: 'UDP',

@@ -203,10 +203,9 @@ t.test('Helm: the schema knows and allows each value, and templates use no other
   const schema = JSON.parse(readFileSync(join(CHART, 'values.schema.json'), 'utf8')) as {
     properties: Record<string, { properties?: Record<string, unknown> }>;
   };
-  const values = parseYaml(readFileSync(join(CHART, 'values.yaml'), 'utf8')) as Record<
-    string,
-    unknown
-  >;
+  const yaml = (file: string) =>
+    parseYaml(readFileSync(join(CHART, file), 'utf8')) as Record<string, unknown>;
+  const values = yaml('values.yaml');
   const validate = new Ajv({ strict: false }).compile(schema);
   t.ok(validate(values), JSON.stringify(validate.errors));
   const known = Object.keys(schema.properties).filter((key) => key !== 'global');
@@ -224,9 +223,6 @@ t.test('Helm: the schema knows and allows each value, and templates use no other
     }, values);
     t.not(found, undefined, `.Values.${path}`);
   }
-  const chart = parseYaml(readFileSync(join(CHART, 'Chart.yaml'), 'utf8')) as Record<
-    string,
-    string
-  >;
+  const chart = yaml('Chart.yaml');
   t.same([chart['version'], chart['appVersion']], [version, version]);
 });

@@ -23,8 +23,6 @@ async function clusterOfOne(t: Test): Promise<Omit<PageRun, 'page'>> {
   };
 }
 
-/** The commands and the log lines of docs/reference/kpng.md. */
-
 const root = join(import.meta.dirname, '..', '..');
 const page = readFileSync(join(root, 'docs/reference/kpng.md'), 'utf8');
 const state = join(root, 'examples', 'state-file', 'two-nodes.yaml');

@@ -42,27 +42,25 @@ t.test('a reader that is stuck holds the process up once, for a moment', (t) => 
 
 t.test('whatever the reader does: whole lines in order, and every lost one is counted', (t) => {
   const steps = fc.array(fc.integer({ min: 0, max: 30 }), { maxLength: 50 });
-  holds(
-    t,
-    fc.property(steps, fc.integer({ min: 0, max: 40 }), (drains, room) => {
-      const { write, read, drain } = pipe(room);
-      for (const [n, bytes] of drains.entries()) {
-        write(`line ${n}\n`);
-        drain(bytes);
-      }
-      drain(10_000);
-      write('end\n');
-      const lines = read().trimEnd().split('\n');
-      let expected = 0;
-      for (const line of lines.slice(0, -1)) {
-        const [, word, number] = /^(line|lost) (\d+)$/.exec(line) ?? [];
-        if (word === 'lost') expected += Number(number);
-        else if (Number(number) === expected) expected += 1;
-        else return false;
-      }
-      return lines.at(-1) === 'end' && expected === drains.length;
-    }),
-  );
+  const property = fc.property(steps, fc.integer({ min: 0, max: 40 }), (drains, room) => {
+    const { write, read, drain } = pipe(room);
+    for (const [n, bytes] of drains.entries()) {
+      write(`line ${n}\n`);
+      drain(bytes);
+    }
+    drain(10_000);
+    write('end\n');
+    const lines = read().trimEnd().split('\n');
+    let expected = 0;
+    for (const line of lines.slice(0, -1)) {
+      const [, word, number] = /^(line|lost) (\d+)$/.exec(line) ?? [];
+      if (word === 'lost') expected += Number(number);
+      else if (Number(number) === expected) expected += 1;
+      else return false;
+    }
+    return lines.at(-1) === 'end' && expected === drains.length;
+  });
+  holds(t, property);
   t.end();
 });
 

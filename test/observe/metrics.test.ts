@@ -78,14 +78,13 @@ t.test('no name breaks the page', async (t) => {
     return parseMetrics(`# TYPE x gauge\n${text}`).samples[0]?.labels ?? {};
   };
   t.same(labelsOf('ns/svc'), { namespace: 'ns', service: 'svc', port: '', protocol: 'TCP' });
-  holds(
-    t,
-    fc.property(fc.string({ unit: 'binary' }), fc.string(), (namespace, service) => {
-      const odd = `x${namespace.replaceAll('/', '')}/${service.replaceAll(':', '')}"\\\n:p`;
-      const read = labelsOf(odd);
-      return `${read['namespace']}/${read['service']}:${read['port']}` === odd;
-    }),
-  );
+  const text = fc.string({ unit: 'binary' });
+  const property = fc.property(text, fc.string(), (namespace, service) => {
+    const odd = `x${namespace.replaceAll('/', '')}/${service.replaceAll(':', '')}"\\\n:p`;
+    const read = labelsOf(odd);
+    return `${read['namespace']}/${read['service']}:${read['port']}` === odd;
+  });
+  holds(t, property);
 });
 
 t.test('numbers that are none are spelt as Prometheus wants them', async (t) => {

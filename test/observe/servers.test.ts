@@ -98,7 +98,7 @@ t.test('an address that stays taken is reported once, and again when another has
   ]);
 });
 
-async function tlsSetup(t: Test) {
+t.test('new connections use files that have changed and are valid', async (t) => {
   const authority = await makeAuthority(t);
   const names = { first: await authority.issue('first'), second: await authority.issue('second') };
   const dir = shortDir(t);
@@ -121,11 +121,6 @@ async function tlsSetup(t: Test) {
     t.match(String((await once(socket, 'data'))[0]), /^HTTP\/1\.1 200 /);
     return String(socket.getPeerCertificate().subject.CN);
   };
-  return { put, clock, lines, who };
-}
-
-t.test('new connections use files that have changed and are valid', async (t) => {
-  const { put, clock, lines, who } = await tlsSetup(t);
   t.equal(await who(), 'first');
   put('second', 'crt');
   clock.advance(TLS_POLL_MS);

@@ -102,21 +102,19 @@ function newRig(): Rig {
 }
 
 t.test('whatever came before and whatever failed, the last view decides', async (t) => {
-  await holdsAsync(
-    t,
-    fc.asyncProperty(changeSets, async (sets) => {
-      const [rig, fresh] = [newRig(), newRig()];
-      try {
-        for (const each of sets) await change(rig, each);
-        await rig.again();
-        await fresh.set(...rig.view.entries());
-        return (
-          isDeepStrictEqual(rig.engine.state(), fresh.engine.state()) &&
-          isDeepStrictEqual(messages(rig), messages(fresh))
-        );
-      } finally {
-        await Promise.all([rig.close(), fresh.close()]);
-      }
-    }),
-  );
+  const property = fc.asyncProperty(changeSets, async (sets) => {
+    const [rig, fresh] = [newRig(), newRig()];
+    try {
+      for (const each of sets) await change(rig, each);
+      await rig.again();
+      await fresh.set(...rig.view.entries());
+      return (
+        isDeepStrictEqual(rig.engine.state(), fresh.engine.state()) &&
+        isDeepStrictEqual(messages(rig), messages(fresh))
+      );
+    } finally {
+      await Promise.all([rig.close(), fresh.close()]);
+    }
+  });
+  await holdsAsync(t, property);
 });

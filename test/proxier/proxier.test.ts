@@ -4,41 +4,20 @@ import { addressRig } from '../support/proxier-rig.ts';
 
 t.test('a service is reachable on its addresses, in both families', async (t) => {
   const { proxier, engine, set } = addressRig(t);
-  const web = entry(
-    'd/web',
-    {
-      ips: {
-        clusterIPs: { v4: ['10.0.0.1'], v6: ['::1'] },
-        externalIPs: { v4: ['192.0.2.1'] },
-      },
-      ports: ports('http TCP 80 8080@30080', 'dns UDP 53 5353'),
-      externalTrafficToLocal: true,
-    },
-    {
-      here: endpoint('10.1.0.1', { ips: { v4: ['10.1.0.1'], v6: ['FD01::1'] } }),
-      there: endpoint('10.1.0.2', { scopes: { internal: true, external: false } }),
-    },
-  );
-  await set(web);
-  const all = ['10.1.0.1:8080', '[fd01::1]:8080', '10.1.0.2:8080'];
-  const here = all.slice(0, 2);
-  t.same(engine.lands('10.0.0.1', 80), {
-    servicePort: 'd/web:http',
-    traffic: 'internal',
-    endpoints: all,
-  });
-  t.same(engine.lands('::1', 80)?.endpoints, all);
-  t.same(engine.lands('192.0.2.1', 80), {
-    servicePort: 'd/web:http',
-    traffic: 'external',
-    endpoints: here,
-  });
-  t.same(engine.lands('127.0.0.1', 30_080)?.endpoints, here, 'on every address of the host');
-  t.same(engine.lands('10.0.0.1', 53, 'UDP')?.endpoints, [
-    '10.1.0.1:5353',
-    '[fd01::1]:5353',
-    '10.1.0.2:5353',
-  ]);
+  const ips = { clusterIPs: { v4: ['10.0.0.1'], v6: ['::1'] }, externalIPs: { v4: ['192.0.2.1'] } };
+  const more = { ips, ports: ports('http TCP 80 8080@30080', 'dns UDP 53 5353') };
+  const here = endpoint('10.1.0.1', { ips: { v4: ['10.1.0.1'], v6: ['FD01::1'] } });
+  const there = endpoint('10.1.0.2', { scopes: { internal: true, external: false } });
+  await set(entry('d/web', { ...more, externalTrafficToLocal: true }, { here, there }));
+  const http = { servicePort: 'd/web:http', traffic: 'internal' };
+  const endpoints = ['10.1.0.1:8080', '[fd01::1]:8080', '10.1.0.2:8080'];
+  const local = { ...http, traffic: 'external', endpoints: endpoints.slice(0, 2) };
+  t.same(engine.lands('10.0.0.1', 80), { ...http, endpoints });
+  t.same(engine.lands('::1', 80), { ...http, endpoints });
+  t.same(engine.lands('192.0.2.1', 80), local);
+  t.same(engine.lands('127.0.0.1', 30_080), local, 'on every address of the host');
+  const dns = endpoints.map((text) => text.replace('8080', '5353'));
+  t.same(engine.lands('10.0.0.1', 53, 'UDP')?.endpoints, dns);
   t.equal(engine.lands('10.0.0.1', 53), undefined);
   const external = engine.batches[0]?.flatMap((change) =>
     change.kind === 'set' ? change.spec.listen.filter((each) => each.traffic === 'external') : [],
@@ -48,33 +27,15 @@ t.test('a service is reachable on its addresses, in both families', async (t) =>
   t.equal(proxier.snapshot().servicePorts.length, 2);
 });
 
-t.test('a change of endpoints goes to the engine alone', async (t) => {
-  const rig = addressRig(t);
-  const { engine, set } = rig;
-  await set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', ['10.1.0.1']));
-  t.equal(rig.plans, 1);
-  for (const endpoints of [['10.1.0.2'], ['10.1.0.2', '10.1.0.3'], [], ['10.1.0.4']]) {
-    await set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8080', endpoints));
-    t.same(rig.lastBatch, ['endpoints d/web']);
-    t.same(
-      engine.lands('10.0.0.1', 80)?.endpoints,
-      endpoints.map((each) => `${each}:8080`),
-    );
-  }
-  await set(clusterEntry('d/web', '10.0.0.1', '- TCP 80 8081', ['10.1.0.4']));
-  t.same(rig.lastBatch, ['endpoints d/web'], 'a new target port is a change of endpoints');
-  t.equal(rig.plans, 1);
-  t.same(engine.tcp.log, ['+10.0.0.1:80']);
-});
-
 const affinity = (timeoutSeconds: number) =>
   entry('d/web', {
     ips: { clusterIPs: { v4: ['10.0.0.1'] } },
     ports: ports('- TCP 80 8080'),
     sessionAffinity: { $case: 'clientIP', value: { timeoutSeconds } },
   });
-const at = (portText: string, address = '10.0.0.1') =>
-  clusterEntry('d/web', address, portText, ['10.1.0.1']);
+const at = (portText: string, address = '10.0.0.1', ...endpoints: string[]) =>
+  clusterEntry('d/web', address, portText, ['10.1.0.1', ...endpoints]);
+const empty = clusterEntry('d/web', '10.0.0.1', '- TCP 80 1');
 const headless = entry('d/web', { ips: { headless: true }, ports: ports('- TCP 80 8080') });
 
 // What a change of a service sends the engine, and the listeners that it closes and opens.
@@ -86,6 +47,9 @@ for (const [name, before, after, batch, log] of [
   ['G4: a cluster IP that becomes None', at('- TCP 80 1'), headless, undefined, ['-80/TCP']],
   ['a name', at('a TCP 80 1'), at('b TCP 80 1'), ['remove d/web:a', 'set d/web:b'], []],
   ['a protocol', at('- TCP 53 1'), at('- UDP 53 1'), ['set d/web'], ['-53/TCP', '+53/UDP']],
+  ['a target port', at('- TCP 80 1'), at('- TCP 80 2'), ['endpoints d/web'], []],
+  ['an endpoint', at('- TCP 80 1'), at('- TCP 80 1', '10.0.0.1', '::1'), ['endpoints d/web'], []],
+  ['the last endpoint', at('- TCP 80 1'), empty, ['endpoints d/web'], []],
 ] as const) {
   t.test(`a change of ${name}, and back`, async (t) => {
     const rig = addressRig(t);
@@ -99,11 +63,10 @@ for (const [name, before, after, batch, log] of [
       ...engine.tcp.log.map((line) => `${line}/TCP`),
       ...engine.udp.log.map((line) => `${line}/UDP`),
     ];
-    t.same(
-      opened,
-      log.map((each) => each.replace(/^./, '$&10.0.0.1:')),
-    );
+    const expected = log.map((each) => each.replace(/^./, '$&10.0.0.1:'));
+    t.same(opened, expected);
     if (batch === undefined) t.match(proxier.snapshot(), { services: 0, endpoints: 0 });
+    if (batch?.[0] === 'endpoints d/web') t.equal(rig.plans, 1, 'it goes to the engine alone');
     t.notSame(engine.state(), state);
     await set(before);
     t.same(engine.state(), state, 'with its endpoints at once (G5: different)');

@@ -20,10 +20,7 @@ async function serve(given: string | undefined) {
     limits: { reservedDescriptors: -10_000, connectTimeoutsMs: [250, 250] },
   });
   await engine.apply([{ kind: 'set', spec }]);
-  return {
-    port: () => portOf(engine, spec.name),
-    counters: () => engine.snapshot()[0]?.counters,
-  };
+  return { port: () => portOf(engine, spec.name), counters: () => engine.snapshot()[0]?.counters };
 }
 
 type Questions = Awaited<ReturnType<typeof serve>>;

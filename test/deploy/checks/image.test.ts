@@ -1,25 +1,14 @@
 /** Both targets of Dockerfile.linux, built on stand-ins for the base images and run (deploy/image/try.sh says how). */
-import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import t from 'tap';
-import { missing } from '../support/toolbox.ts';
+import { missing, run } from '../support/toolbox.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 const skip =
   process.getuid?.() === 0 ? missing('buildah', 'mmdebstrap') : 'only root can build these images';
 
-/** Output of the script, and how it ended. */
-function tryImages(): Promise<{ code: unknown; text: string }> {
-  return new Promise((resolve) => {
-    const script = join(ROOT, 'deploy', 'image', 'try.sh');
-    execFile(script, { cwd: ROOT, maxBuffer: 1 << 26 }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : error.code, text: stdout + stderr });
-    });
-  });
-}
-
 t.test('images are built, proxy and end, with no more than they need', { skip }, async (t) => {
-  const { code, text } = await tryImages();
+  const { code, text } = await run(join(ROOT, 'deploy', 'image', 'try.sh'), [], { cwd: ROOT });
   t.equal(code, 0, text);
   const [, slim = '', full = ''] = text.split(/^== size of .*$/m);
   t.match(slim, /user, capabilities, no new privileges: 65532 0{16} 1$/m);

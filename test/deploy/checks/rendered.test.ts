@@ -7,10 +7,7 @@ import { missing, run } from '../support/toolbox.ts';
 const ROOT = join(import.meta.dirname, '..', '..', '..');
 
 /** Versions of the program that users have: the first is the one whose output is kept. */
-const VERSIONS = {
-  kubectl: ['kubectl-1.32', 'kubectl-1.35'],
-  helm: ['helm-3', 'helm-4'],
-} as const;
+const VERSIONS = { kubectl: ['kubectl-1.32', 'kubectl-1.35'], helm: ['helm-3', 'helm-4'] } as const;
 
 for (const rendering of RENDERINGS) {
   const names = VERSIONS[rendering.file];

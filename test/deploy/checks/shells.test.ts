@@ -1,13 +1,10 @@
 /** The scripts for completion, in real shells. */
-import { execFile } from 'node:child_process';
 import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { shortDir } from '../../support/short-dir.ts';
-import { missing } from '../support/toolbox.ts';
+import { missing, run } from '../support/toolbox.ts';
 
-const run = promisify(execFile);
 const MAIN = new URL('../../../bin/kpng-userspace.js', import.meta.url).pathname;
 
 type Shell = 'bash' | 'zsh' | 'fish' | 'powershell';

@@ -3,7 +3,6 @@ import { kernelPortRange, listenOnAnyPort } from '../../../src/proxysocket/core/
 import { sourceRangeInvalid, limitChanged } from '../../../src/proxysocket/events.ts';
 import { sourceFilter, clientSource } from '../../../src/proxysocket/core/listener.ts';
 import { collect } from '../../support/sockets.ts';
-import type { Traffic } from '../../../src/proxysocket/spec.ts';
 import { connectErrorCause, lossCause } from '../../../src/proxysocket/core/socket-errors.ts';
 import t from 'tap';
 import {
@@ -105,36 +104,31 @@ t.test('an invalid range admits no client, and is reported', async (t) => {
   );
 });
 
-const ENDPOINT = { address: '203.0.113.10', family: 4 } as const;
-
-function source(
-  keepsClients: 'external' | 'all' | undefined,
-  traffic: Traffic,
-  client: string,
-  endpoint: Parameters<typeof clientSource>[2] = ENDPOINT,
-): string | undefined {
-  return clientSource({ keepsClients }, { traffic, client }, endpoint);
-}
+const [HERE, CLIENT] = ['127.0.0.1', '198.51.100.7'];
+const [FOUR, SIX] = ['203.0.113.10', '2001:db8::10'];
 
 t.test('endpoints see the client where its traffic stays on this node', async (t) => {
-  const client = '198.51.100.7';
-  t.equal(source('external', 'external', client), client);
-  t.equal(source('all', 'internal', client), client);
-  t.equal(source(undefined, 'external', client), undefined, 'not asked for');
-  t.equal(source('external', 'internal', client), undefined, 'endpoints may be elsewhere');
-  t.equal(source('all', 'cluster', client), undefined, 'so may these');
-});
-
-t.test('and a node address where answers would not come back', async (t) => {
-  const local = { address: '127.0.0.1', family: 4 } as const;
-  t.equal(source('all', 'external', ENDPOINT.address), undefined, 'the client is the endpoint');
-  t.equal(source('all', 'external', '127.0.0.1'), undefined, 'the client is this host');
-  t.equal(source('all', 'external', '198.51.100.7', local), undefined, 'the endpoint is');
-  t.equal(source('all', 'external', '2001:db8::7'), undefined, 'another family');
-  t.equal(source('all', 'external', ''), undefined, 'the client has gone');
-  const six = { address: '2001:db8::10', family: 6 } as const;
-  t.equal(source('all', 'external', '2001:db8::7', six), '2001:db8::7');
-  t.equal(source('all', 'external', 'fe80::7%eth9', six), undefined, 'a link-local client');
+  for (const [keepsClients, traffic, client, endpoint, isSeen] of [
+    ['external', 'external', CLIENT, FOUR, true],
+    ['all', 'internal', CLIENT, FOUR, true],
+    [undefined, 'external', CLIENT, FOUR, false],
+    // Endpoints may be elsewhere.
+    ['external', 'internal', CLIENT, FOUR, false],
+    ['all', 'cluster', CLIENT, FOUR, false],
+    // Answers would not come back: the client is the endpoint, one of them is this host, the family
+    // is another, the client has gone, its address is link-local.
+    ['all', 'external', FOUR, FOUR, false],
+    ['all', 'external', HERE, FOUR, false],
+    ['all', 'external', CLIENT, HERE, false],
+    ['all', 'external', '2001:db8::7', FOUR, false],
+    ['all', 'external', '', FOUR, false],
+    ['all', 'external', '2001:db8::7', SIX, true],
+    ['all', 'external', 'fe80::7%eth9', SIX, false],
+  ] as const) {
+    const to = { address: endpoint, family: endpoint === SIX ? 6 : 4 } as const;
+    const source = clientSource({ keepsClients }, { traffic, client }, to);
+    t.equal(source, isSeen ? client : undefined, `${keepsClients} ${traffic} ${client}`);
+  }
 });
 
 t.test('socket errors: of the endpoint, of the process, or of one datagram', async (t) => {

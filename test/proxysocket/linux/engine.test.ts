@@ -15,14 +15,14 @@ import { until } from '../../support/until.ts';
 /** A function that gets a descriptor, an address and a length. */
 type Transfer = (fd: number, at: bigint, length: number) => number;
 
-/** A library in which one function does something else; `call`: how often it was called. */
-function withCall(
-  name: 'read' | 'write',
-  wrong: (real: Transfer, call: number) => Transfer,
-): Library {
+/** What a function does instead; `call`: how often it was called. */
+type Wrong = (real: Transfer, call: number, ...args: Parameters<Transfer>) => number;
+
+/** A library in which one function does something else. */
+function withCall(name: 'read' | 'write', wrong: Wrong): Library {
   const lib = library();
   let calls = 0;
-  const transfer: Transfer = (...args) => wrong(lib.c[name], (calls += 1))(...args);
+  const transfer: Transfer = (...args) => wrong(lib.c[name], (calls += 1), ...args);
   return { ...lib, c: { ...lib.c, [name]: transfer } };
 }
 
@@ -63,26 +63,17 @@ linuxTest('calls: a length, a byte or an error number that is wrong after a whil
   const before = openDescriptors();
   for (const [lib, message] of [
     [
-      withCall(
-        'write',
-        (write, call) => (fd, at, length) => write(fd, at, call === 15_000 ? length - 1 : length),
+      withCall('write', (write, call, fd, at, length) =>
+        write(fd, at, call === 15_000 ? length - 1 : length),
       ),
       /^transfer 14999 of \d+ bytes: \d+ out, \d+ in, then -11$/,
     ],
     [
-      withCall(
-        'write',
-        (write) => (fd, at, length) => write(fd, length > 1 ? at + 1n : at, length),
-      ),
+      withCall('write', (write, _, fd, at, length) => write(fd, length > 1 ? at + 1n : at, length)),
       /changed/,
     ],
     [
-      withCall(
-        'read',
-        (read) =>
-          (...args) =>
-            Math.max(0, read(...args)),
-      ),
+      withCall('read', (read, _, ...args) => Math.max(0, read(...args))),
       /^transfer 0 of 1 bytes: 1 out, 1 in, then 0$/,
     ],
   ] as const)
@@ -92,23 +83,22 @@ linuxTest('calls: a length, a byte or an error number that is wrong after a whil
 
 const LARGEST_DATAGRAM = 65_535;
 
-for (const [what, wrong, message] of [
+const MISTAKES: readonly (readonly [what: string, wrong: Wrong, message: RegExp])[] = [
   [
     'a byte that has changed on its way',
     // Into foreign memory, once.
-    (read: Transfer, call: number): Transfer =>
-      (fd, at, length) =>
-        read(fd, call === 2 ? at + 4096n : at, Math.max(0, length - 4096)),
+    (read, call, fd, at, length) =>
+      read(fd, call === 2 ? at + 4096n : at, Math.max(0, length - 4096)),
     /changed|did not end/,
   ],
   [
     'datagrams that get lost',
-    (read: Transfer): Transfer =>
-      (fd, at, length) =>
-        read(fd, at, length === LARGEST_DATAGRAM ? 60_000 : length),
+    (read, _, fd, at, length) => read(fd, at, length === LARGEST_DATAGRAM ? 60_000 : length),
     /^datagrams have changed: 60000 of 1$/,
   ],
-] as const) {
+];
+
+for (const [what, wrong, message] of MISTAKES) {
   linuxTest(`relay: ${what}`, async (t) => {
     const before = openDescriptors();
     await t.rejects(probeRelay(new Sys(withCall('read', wrong))), { message });

@@ -40,13 +40,8 @@ async function startThreads(count: number): Promise<void> {
       calls: 200 + Math.floor((20_000 * ended) / count),
       how: WAYS_TO_END[ended % WAYS_TO_END.length] ?? 'return',
     };
-    const worker = compileInPlace(
-      () =>
-        new Worker(new URL(import.meta.url), {
-          workerData: plan,
-          execArgv: ['--disable-warning=ExperimentalWarning'],
-        }),
-    );
+    const options = { workerData: plan, execArgv: ['--disable-warning=ExperimentalWarning'] };
+    const worker = compileInPlace(() => new Worker(new URL(import.meta.url), options));
     worker.on('error', () => undefined);
     await new Promise((resolve) => worker.once('exit', resolve));
   }

@@ -12,11 +12,8 @@ import { endpointAt } from '../../support/tcp-peers.ts';
 import { HOUR } from '../../support/tcp-rig.ts';
 import { until } from '../../support/until.ts';
 
-async function hostOf(
-  options: Partial<ServicePortSpec> = {},
-  descriptors?: number,
-): Promise<FakeHost> {
-  const host = new FakeHost({ kind: 'linux', ...(descriptors && { descriptors }) });
+async function hostOf(options: Partial<ServicePortSpec> = {}, descriptors = 100_000) {
+  const host = new FakeHost({ kind: 'linux', descriptors });
   const endpoints = [endpointAt(1), endpointAt(2)];
   await host.set({ ...listenSpec('a', ['10.0.0.1:80']), endpoints, ...options });
   return host;

@@ -29,10 +29,7 @@ t.test('bytes that a client sent while held are released afterwards', async (t) 
   await until(() => usedMemory().arrayBuffers < held - CLIENTS * 8 * 1024);
 });
 
-const RANGES = Array.from(
-  { length: 1000 },
-  (_, index) => `2001:db8:ffff:${index.toString(16)}::/64`,
-);
+const RANGES = Array.from({ length: 1000 }, (_, n) => `2001:db8:ffff:${n.toString(16)}::/64`);
 
 t.test('a service port of shared sockets keeps no list of source ranges', async (t) => {
   const names = Array.from({ length: 40 }, (_, index) => String(index));

@@ -69,12 +69,9 @@ t.test(name, { skip: NO_LIMIT }, async (t) => {
   const port = await ask('port');
 
   // Each takes one descriptor in the child, which has about thirty left; nothing limits them.
-  const clients = await Promise.all(
-    Array.from({ length: 80 }, async () => peers.tcpClient(t, port).catch(() => undefined)),
-  );
-  const ends = clients.map(async (client) =>
-    client === undefined ? 'refused' : peers.endOf(client),
-  );
+  const connect = () => peers.tcpClient(t, port).catch(() => undefined);
+  const clients = await Promise.all(Array.from({ length: 80 }, connect));
+  const ends = clients.map(async (client) => (client ? peers.endOf(client) : 'refused'));
   t.match(await Promise.race(ends), /ECONNRESET|FIN|refused/);
   for (const client of clients) client?.destroy();
 

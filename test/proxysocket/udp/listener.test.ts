@@ -32,11 +32,8 @@ t.test('a wildcard listener answers from the address that was asked', { skip: SK
   const addresses = ['127.0.0.1', '127.0.0.7', '127.1.2.3'];
   const hostAddresses = () => addresses.map((address) => ({ address, loopback: true }));
   const before = await settledDescriptors();
-  const { rig, backend, port, client } = await udpScene(
-    t,
-    { hostAddresses },
-    { listen: [WILDCARD] },
-  );
+  const spec = { listen: [WILDCARD] };
+  const { rig, backend, port, client } = await udpScene(t, { hostAddresses }, spec);
   for (const address of [...addresses, ...addresses]) {
     t.equal(await client.ask(`to ${address}`, port, address), `to ${address}`);
     t.equal(client.replies.at(-1)?.from, `${address}:${port}`);
