@@ -233,10 +233,9 @@ export function quoted(printed: string): string {
  */
 export function dryExec(write: (text: string) => Promise<void>): Exec {
   return async (command) => {
-    const { file, args } = command;
+    const { file, args, stdin } = command;
     // There is no table of ours yet, and the failure would end a shell that runs the lines.
     if (file === 'nft' && args.includes('list')) throw new ExecError('exit', command);
-    const { stdin } = command;
     const end = stdin === '' || stdin?.endsWith('\n') === true ? '' : '\n';
     const input = stdin === undefined ? '' : ` <<'EOF'\n${stdin}${end}EOF`;
     await write(`${printable(command)}${input}\n`);

@@ -44,7 +44,12 @@ function resolveItem(item: string, host: readonly HostAddress[]): string[] {
   const hasIPv6 = host.some(({ address }) => isIP(address) === 6);
   if (item === 'all') return hasIPv6 ? ['0.0.0.0', '::'] : ['0.0.0.0'];
   if (item === 'localhost') return hasIPv6 ? ['127.0.0.1', '::1'] : ['127.0.0.1'];
-  if (item === 'primary') return primary(host);
+  if (item === 'primary') {
+    const isUsable = ({ address, loopback }: HostAddress) =>
+      !loopback && ipaddr.parse(address).range() !== 'linkLocal';
+    const usable = host.filter(isUsable).map(({ address }) => address);
+    return FAMILIES.flatMap((family) => usable.find((each) => isIP(each) === family) ?? []);
+  }
   if (isIP(item) !== 0) return [ipaddr.parse(item).toString()];
   if (!ipaddr.isValidCIDR(item)) {
     throw new RangeError(`${JSON.stringify(item)} is neither a network nor an address`);
@@ -54,16 +59,6 @@ function resolveItem(item: string, host: readonly HostAddress[]): string[] {
     .map(({ address }) => ipaddr.parse(address))
     .filter((address) => address.kind() === network.kind() && address.match(network, bits))
     .map((address) => address.toString());
-}
-
-function primary(host: readonly HostAddress[]): string[] {
-  const usable = host.filter(
-    ({ address, loopback }) => !loopback && ipaddr.parse(address).range() !== 'linkLocal',
-  );
-  return FAMILIES.flatMap((family) => {
-    const first = usable.find(({ address }) => isIP(address) === family);
-    return first === undefined ? [] : [first.address];
-  });
 }
 
 /**

@@ -142,7 +142,7 @@ async function chooseNftables(
     }
     const { transparentSocket: socket } = await import('../../proxysocket/linux/open-listener.ts');
     const arrived = await trial
-      .tryTransparent({ exec, table, route, families, socket })
+      .tryTransparent(exec, table, families, { route, socket })
       .catch((error: unknown) => messageOf(error));
     if (typeof arrived === 'string') return not(`the trial of transparent failed: ${arrived}`);
     const names = arrived.map((family) => `IPv${family}`).join(' and ');

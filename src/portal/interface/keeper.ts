@@ -180,7 +180,6 @@ export class AddressKeeper {
     const { existing = [], refused } = await this.#changeLink('add', wanted);
     for (const [address, error] of refused) {
       if (this.#users.has(address)) this.#refused.set(address, error);
-      this.#publishRefusal(address, error);
     }
     const others = new Set([...existing, ...refused.keys()]);
     for (const address of wanted) {
@@ -214,22 +213,26 @@ export class AddressKeeper {
     }
     const { refused } = await this.#changeLink('delete', due);
     for (const address of due) {
-      const error = refused.get(address);
-      if (error === undefined) {
-        this.#ours.delete(address);
-        this.#surplus.delete(address);
-        if (this.#users.has(address)) this.#missing.add(address);
-      } else {
-        this.#publishRefusal(address, error);
-      }
+      if (refused.has(address)) continue;
+      this.#ours.delete(address);
+      this.#surplus.delete(address);
+      if (this.#users.has(address)) this.#missing.add(address);
     }
     this.#written.removed += due.length - refused.size;
   }
 
+  /** Reports the addresses that are refused. */
   async #changeLink(verb: Verb, addresses: readonly string[]): Promise<ChangeOutcome> {
     if (addresses.length === 0) return { refused: new Map() };
     try {
-      return await this.#link.change(verb, addresses);
+      const outcome = await this.#link.change(verb, addresses);
+      for (const [address, cause] of outcome.refused) {
+        // A problem of one service port: the others are served.
+        const servicePort = this.#owner(address);
+        const error = new KpngError(cause.code, cause.message, { cause, servicePort });
+        portalFailed.publish({ portal: 'address', error });
+      }
+      return outcome;
     } catch (error) {
       // It may have been partly applied.
       this.#others = undefined;
@@ -272,12 +275,5 @@ export class AddressKeeper {
       if (reason === 'change' && written.added + written.removed === 0) return;
       portalWritten.publish({ portal: 'address', reason, ...written });
     });
-  }
-
-  /** A problem of one service port: the others are served. */
-  #publishRefusal(address: string, cause: KpngError): void {
-    const servicePort = this.#owner(address);
-    const error = new KpngError(cause.code, cause.message, { cause, servicePort });
-    portalFailed.publish({ portal: 'address', error });
   }
 }

@@ -105,11 +105,9 @@ export async function findTools(
   };
   const [found, reason] = await choose();
   if (found !== undefined) return { ...found, reason };
-  const [name, what] =
-    wanted === 'auto'
-      ? ['iptables', 'iptables']
-      : [`iptables-${wanted}`, `--iptables-flavor ${wanted}`];
-  const missing = new ExecError('missing', { file: name, args: [] });
+  const file = wanted === 'auto' ? 'iptables' : `iptables-${wanted}`;
+  const what = wanted === 'auto' ? file : `--iptables-flavor ${wanted}`;
+  const missing = new ExecError('missing', { file, args: [] });
   throw iptablesFailure(missing, `looking for the programs of ${what}`);
 }
 

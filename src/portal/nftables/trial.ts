@@ -95,12 +95,6 @@ export function conflictingSetting(root = '/'): string | undefined {
   return `the kernel drops packets from outside as coming from a wrong address: set the sysctl ${setting} to 0`;
 }
 
-interface TrialOptions extends TransparentOptions {
-  readonly exec: Exec;
-  readonly table: string;
-  readonly families: readonly Family[];
-}
-
 type Attempt = Awaited<ReturnType<typeof prepare>>;
 
 /** The port "discard". No other trial has the same address and port at the same time. */
@@ -120,14 +114,18 @@ export function trialTable(table: string): string {
  * Resolves with the families whose connections arrive. Rejects with the reason if there is none, or if one is stopped.
  * Packets of the trial do not leave the host.
  */
-export async function tryTransparent(options: TrialOptions): Promise<readonly Family[]> {
-  const { exec, route, families } = options;
-  const table = trialTable(options.table);
+export async function tryTransparent(
+  exec: Exec,
+  portalTable: string,
+  families: readonly Family[],
+  { route, socket }: TransparentOptions,
+): Promise<readonly Family[]> {
+  const table = trialTable(portalTable);
   const hurried: Exec = (command) => exec({ ...command, timeoutMs: TRIAL.limitMs });
   const attempts: Attempt[] = [];
   const undo: (() => Promise<unknown>)[] = [];
   try {
-    for (const family of families) attempts.push(await prepare(family, options.socket));
+    for (const family of families) attempts.push(await prepare(family, socket));
     const isAdded = await policyRoute(hurried, route).ensure(families, true);
     if (isAdded) undo.push(() => policyRoute(exec, route).remove());
     undo.push(() => removeNftables(exec, table));
@@ -151,7 +149,7 @@ export async function removeTrial(exec: Exec, table: string): Promise<boolean> {
 }
 
 /** Opens a server that sends each client the address to which it has connected: one of no host (documentation). */
-async function prepare(family: Family, socket: TrialOptions['socket']) {
+async function prepare(family: Family, socket: TransparentOptions['socket']) {
   const server = await openServer(await socket(family), ({ localAddress = '', localPort = 0 }) =>
     formatHostPort({ host: localAddress, port: localPort }),
   );
