@@ -2,7 +2,7 @@ import { KpngError } from '../errors.ts';
 import { parseHostPort } from '../util/host-port.ts';
 import type { Timer } from '../util/clock.ts';
 import { drainText, type Drain } from '../proxier/drains.ts';
-import { numberOf, operation, type Operation, type OperationInput } from './handler.ts';
+import { numberOf, operation, type Operation, type OperationInput, usage } from './handler.ts';
 import { proxyOf } from './standard.ts';
 import type { ProcessSubject, ProxySubject } from './subject.ts';
 
@@ -75,8 +75,7 @@ export function changingOperations(subject: ProcessSubject): Operation[] {
     operation('change loglevel level', 'changes the log level until the process ends', (input) => {
       const bounds = { min: 0, max: MAX_LOG_LEVEL, byDefault: NaN };
       const to = numberOf(input, 'level', bounds);
-      if (Number.isNaN(to))
-        throw new KpngError('KPNG_USAGE', 'level: expected a number from 0 to 10');
+      if (Number.isNaN(to)) throw usage('level: expected a number from 0 to 10');
       log.info('Log level changed', { from: log.verbosity, to });
       log.setVerbosity(to);
       return level();
@@ -110,17 +109,11 @@ function drainOf(input: OperationInput): Drain {
   if (endpoint === '') {
     // A variable that is empty in a script must not drain the whole process.
     if (Object.keys(input).length === 0) return { kind: 'process' };
-    throw new KpngError(
-      'KPNG_USAGE',
-      'service, endpoint: empty; leave them out to name everything',
-    );
+    throw usage('service, endpoint: empty; leave them out to name everything');
   }
   const target = parseHostPort(endpoint);
   if (target === undefined || target.host === '' || target.port === 0) {
-    throw new KpngError(
-      'KPNG_USAGE',
-      `endpoint ${JSON.stringify(endpoint)}: expected ip:port or [ip6]:port`,
-    );
+    throw usage(`endpoint ${JSON.stringify(endpoint)}: expected ip:port or [ip6]:port`);
   }
   return { kind: 'endpoint', endpoint, ...(service !== '' && { service }) };
 }

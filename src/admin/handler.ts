@@ -69,7 +69,7 @@ function inputOf(query: string, body: string, { name, inputs }: Operation): Oper
   for (const given of Object.keys(input)) {
     if (inputs.includes(given)) continue;
     const known = inputs.length === 0 ? 'it takes none' : `it takes ${inputs.join(', ')}`;
-    throw new KpngError('KPNG_USAGE', `${name}: unknown input ${JSON.stringify(given)}; ${known}`);
+    throw usage(`${name}: unknown input ${JSON.stringify(given)}; ${known}`);
   }
   return input;
 }
@@ -80,19 +80,23 @@ function textsOf(body: string): Record<string, string> {
   try {
     parsed = JSON.parse(body);
   } catch (error) {
-    throw new KpngError('KPNG_USAGE', `the body is not JSON: ${messageOf(error)}`);
+    throw usage(`the body is not JSON: ${messageOf(error)}`);
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) {
-    throw new KpngError('KPNG_USAGE', 'the body has to be a JSON object');
+    throw usage('the body has to be a JSON object');
   }
   const texts: Record<string, string> = {};
   for (const [name, value] of Object.entries(parsed)) {
     if (typeof value !== 'string' && typeof value !== 'number') {
-      throw new KpngError('KPNG_USAGE', `${name}: expected a text or a number`);
+      throw usage(`${name}: expected a text or a number`);
     }
     texts[name] = String(value);
   }
   return texts;
+}
+
+export function usage(message: string): KpngError {
+  return new KpngError('KPNG_USAGE', message);
 }
 
 export function failure(status: number, code: string, message: string): HttpResponse {
@@ -153,10 +157,7 @@ export function numberOf(
   if (text === undefined || text === '') return byDefault;
   const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
   if (value >= min && value <= max) return value;
-  throw new KpngError(
-    'KPNG_USAGE',
-    `${name} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`,
-  );
+  throw usage(`${name} ${JSON.stringify(text)}: expected a whole number from ${min} to ${max}`);
 }
 
 /** One of the given words from the input; default: the first. Throws KPNG_USAGE for any other. */
@@ -169,8 +170,5 @@ export function wordOf<Word extends string>(
   if (text === undefined || text === '') return words[0];
   const word = words.find((each) => each === text);
   if (word !== undefined) return word;
-  throw new KpngError(
-    'KPNG_USAGE',
-    `${name} ${JSON.stringify(text)}: expected ${words.join(', ')}`,
-  );
+  throw usage(`${name} ${JSON.stringify(text)}: expected ${words.join(', ')}`);
 }
