@@ -121,12 +121,9 @@ export function scrapeFormat(headers: IncomingHttpHeaders) {
   const isOpen = (item: string): boolean =>
     item.startsWith('application/openmetrics-text') && !/version=(?!1\.0\.0)|q=0$/.test(item);
   const best = items.find((item) => isOpen(item) || item.startsWith('text/plain')) ?? '';
-  return {
-    text: isOpen(best) ? ('openmetrics' as const) : ('prometheus' as const),
-    encoding: /\bgzip\b(?! *; *q=0(?:\.0*)? *(?:,|$))/i.test(encodings)
-      ? ('gzip' as const)
-      : ('identity' as const),
-  };
+  const isGzip = /\bgzip\b(?! *; *q=0(?:\.0*)? *(?:,|$))/i.test(encodings);
+  const text = isOpen(best) ? 'openmetrics' : 'prometheus';
+  return { text, encoding: isGzip ? 'gzip' : 'identity' } as const;
 }
 
 /** Compresses outside the event loop: zlib has threads. Its fastest level makes a fifteenth of most pages. */

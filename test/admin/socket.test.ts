@@ -295,8 +295,7 @@ t.test('answers at its own path, even if clients kept coming until then', unix, 
     await new Promise((resolve) => client.once('close', resolve));
   }
   await leaving;
-  const status = await callAdmin({ socket: own, method: 'GET', operation: 'status' });
-  t.match(status, { process: { pid: process.pid, successor: 4711 } });
+  t.match(await get(own, 'status'), { process: { pid: process.pid, successor: 4711 } });
   const refused = { code: 'KPNG_ADMIN_REFUSED', message: /^process 4711 has taken over / };
   for (const operation of ['drain', 'undrain']) await t.rejects(post(own, operation), refused);
 
