@@ -49,13 +49,8 @@ t.test('shows and drains a running proxy while connections continue', async (t) 
     proxy: { portal: 'address', servicePorts: 2, active: { tcp: 1 } },
   });
   t.equal((await rig.run('status')).code, 1, 'degraded');
-  const services = await rig.run(
-    'services',
-    '--state',
-    'problems',
-    '--limit=5000',
-    '--output=yaml',
-  );
+  const line = 'services --state problems --limit=5000 --output=yaml';
+  const services = await rig.run(...line.split(' '));
   const { rows } = parseYaml(services.stdout) as ServicesView;
   t.equal(rows.map(({ name }) => name).join(), 'default/gone:tcp');
 
@@ -85,21 +80,12 @@ t.test('shows and drains a running proxy while connections continue', async (t) 
 
 t.test('a drained process is not ready until undrain; stop drains and ends it', async (t) => {
   const health = await freePort();
-  const rig = await adminRig(
-    t,
-    [{ name: 'web', endpoints: [await greeter(t, 'hi')] }],
-    [
-      ...['healthz', 'metrics'].map((what) => `--${what}-bind-address=127.0.0.1:${health}`),
-      '--drain-timeout=30s',
-    ],
-  );
+  const services = [{ name: 'web', endpoints: [await greeter(t, 'hi')] }];
+  const pages = ['healthz', 'metrics'].map((what) => `--${what}-bind-address=127.0.0.1:${health}`);
+  const rig = await adminRig(t, services, [...pages, '--drain-timeout=30s']);
   await rig.cli.line('Serving metrics');
-  const probes = async (): Promise<number[]> =>
-    Promise.all(
-      ['healthz', 'readyz', 'livez'].map(async (name) => {
-        return (await fetch(`http://127.0.0.1:${health}/${name}`)).status;
-      }),
-    );
+  const probe = async (name: string) => (await fetch(`http://127.0.0.1:${health}/${name}`)).status;
+  const probes = () => Promise.all(['healthz', 'readyz', 'livez'].map(probe));
   const { socket } = await greeted(t, rig.ports['web']);
   const outcome = { what: 'everything', servicePorts: 1, active: 1 };
   t.match(await rig.ask<DrainOutcome>('drain', '--all'), outcome);

@@ -83,18 +83,16 @@ t.test('services that are not proxied are left out silently', async (t) => {
 });
 
 t.test('unusable endpoints are left out, and reported once for each reason by name', async (t) => {
-  const desired = of(
-    { ports: ports('http TCP 80 web') },
-    {
-      'pod-a': listing('10.1.0.1', 'http 70000'),
-      'pod-b': listing('nope', 'http 80'),
-      'pod-c': endpoint('10.1.0.3'),
-      'pod-d': listing('10.1.0.4', 'other 1'),
-      'pod-e': listing('10.1.0.5', 'http 80'),
-      'pod-f': listing('10.1.0.6', 'http 0'),
-      'pod-g': { ...listing('', 'http 3'), ips: undefined },
-    },
-  );
+  const rows = { ports: ports('http TCP 80 web') };
+  const desired = of(rows, {
+    'pod-a': listing('10.1.0.1', 'http 70000'),
+    'pod-b': listing('nope', 'http 80'),
+    'pod-c': endpoint('10.1.0.3'),
+    'pod-d': listing('10.1.0.4', 'other 1'),
+    'pod-e': listing('10.1.0.5', 'http 80'),
+    'pod-f': listing('10.1.0.6', 'http 0'),
+    'pod-g': { ...listing('', 'http 3'), ips: undefined },
+  });
   t.same(endpointsOf(desired), { 'd/web:http': ['10.1.0.5 80'] }, 'B11 (kept)');
   t.same(told(desired), [
     'KPNG_SERVICE_INVALID d/web:http: endpoints without a valid IP address are left out, such as pod-b ("nope")',
@@ -105,7 +103,7 @@ t.test('unusable endpoints are left out, and reported once for each reason by na
   t.match(told(of({ ports: ports('- TCP 80 0') }, ['10.1.0.1'])), [
     /without a port or target port.*such as pod-10/,
   ]);
-  const web = (endpoints: Endpoints) => told(of({ ports: ports('http TCP 80 web') }, endpoints));
+  const web = (endpoints: Endpoints) => told(of(rows, endpoints));
   t.same(web([]), [], 'but not without any endpoint');
   const ofOther = { a: listing('10.1.0.1', 'other 1'), b: listing('10.1.0.2', 'other 1') };
   t.match(web(ofOther), [/named http or web .* such as a$/]);
@@ -116,19 +114,17 @@ t.test('traffic policies: endpoints list the traffic they may serve', async (t) 
   const [none, one, other, both] = [0, 1, 2, 3].map((bits) => {
     return { internal: (bits & 1) > 0, external: (bits & 2) > 0 };
   });
-  const desired = of(
-    { ports: ports('- TCP 80 8080') },
-    {
-      a: endpoint('10.1.0.1', { scopes: one }),
-      b: endpoint('10.1.0.2', { scopes: none }),
-      c: { ...endpoint('10.1.0.3'), scopes: undefined },
-      d: endpoint('10.1.0.4', { scopes: one }),
-      e: endpoint('10.1.0.4', { scopes: other }),
-      f: endpoint('10.1.0.5', { scopes: other }),
-      g: endpoint('10.1.0.5', { scopes: one }),
-      h: listing('10.1.0.5', ' 9090'),
-    },
-  );
+  const rows = { ports: ports('- TCP 80 8080') };
+  const desired = of(rows, {
+    a: endpoint('10.1.0.1', { scopes: one }),
+    b: endpoint('10.1.0.2', { scopes: none }),
+    c: { ...endpoint('10.1.0.3'), scopes: undefined },
+    d: endpoint('10.1.0.4', { scopes: one }),
+    e: endpoint('10.1.0.4', { scopes: other }),
+    f: endpoint('10.1.0.5', { scopes: other }),
+    g: endpoint('10.1.0.5', { scopes: one }),
+    h: listing('10.1.0.5', ' 9090'),
+  });
   t.match(desired.ports[0]?.spec.endpoints, [one, none, both, both, both, both]);
   // One address and port that is listed twice is one endpoint.
   const once = [...[1, 2, 3, 4, 5].map((n) => `10.1.0.${n} 8080`), '10.1.0.5 9090'];

@@ -80,9 +80,8 @@ t.test('a drain that fails to apply is reported and not recorded', async (t) => 
   for (const failAfter of [0, 1]) {
     const { proxier, engine, lands, clock } = await rig(t);
     engine.failAfter = failAfter;
-    await t.rejects(proxier.drain({ kind: 'service', service: 'ns/web' }), {
-      code: 'KPNG_SINK_FAILED',
-    });
+    const drained = proxier.drain({ kind: 'service', service: 'ns/web' });
+    await t.rejects(drained, { code: 'KPNG_SINK_FAILED' });
     t.strictSame(proxier.drains.list(), []);
     clock.advance(1000);
     await until(() => lands(80)?.length === 2 && lands(443)?.length === 2);
