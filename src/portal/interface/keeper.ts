@@ -103,7 +103,7 @@ export class AddressKeeper {
   /** Removes the addresses that no service port needs. Rejects with KPNG_PORTAL_* if that, or `prepare`, failed. */
   async commit(): Promise<void> {
     await this.#prepared;
-    await this.#change(() => this.#remove());
+    await this.#change(() => this.#remove(false));
     const { signal } = this.#closing;
     this.#auditing ??= audit(CANARY_AUDIT, () => this.#check(), this.#clock, signal);
   }
@@ -137,7 +137,7 @@ export class AddressKeeper {
       }
       this.#others = undefined;
       await this.#addListed();
-      await this.#remove();
+      await this.#remove(true);
     });
     return isDamaged;
   }
@@ -200,9 +200,9 @@ export class AddressKeeper {
     this.#written.added += wanted.length - others.size;
   }
 
-  /** Removes unwanted addresses that are not in use, or have been too long. */
-  async #remove(): Promise<void> {
-    const surplus = [...this.#surplus];
+  /** Removes unwanted addresses that are not in use, or have been too long. Those that had to stay: only with `all`. */
+  async #remove(all: boolean): Promise<void> {
+    const surplus = [...this.#surplus].filter(([, since]) => all || since === undefined);
     if (surplus.length === 0) return;
     const used = await this.#link.inUse(surplus.map(([address]) => address));
     const now = this.#clock.now();
@@ -213,7 +213,10 @@ export class AddressKeeper {
     }
     const { refused } = await this.#changeLink('delete', due);
     for (const address of due) {
-      if (refused.has(address)) continue;
+      if (refused.has(address)) {
+        if (this.#surplus.has(address)) this.#surplus.set(address, now);
+        continue;
+      }
       this.#ours.delete(address);
       this.#surplus.delete(address);
       if (this.#users.has(address)) this.#missing.add(address);

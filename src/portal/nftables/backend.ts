@@ -125,7 +125,8 @@ export function nftablesBackend(
     prepare:
       route &&
       (({ families }) => {
-        ensuring ??= route.ensure(families);
+        // Again for each attempt: what an earlier one has found may no longer be so.
+        ensuring = Promise.allSettled([ensuring]).then(() => route.ensure(families));
         ensuring.catch(() => undefined);
       }),
 
@@ -158,6 +159,7 @@ export function nftablesBackend(
       const writer = (await tableOwner(exec, table)) ?? owner;
       if (writer !== owner) return;
       await removeNftables(exec, table);
+      await Promise.allSettled([ensuring]);
       await route?.remove();
     },
   };

@@ -229,7 +229,8 @@ export class RulePortal extends RedirectPlan implements Portal {
   /** Looks for damage, and repairs it; returns whether there was any. */
   async #repair(look: () => Promise<string | undefined>): Promise<boolean> {
     const { transactions } = this.#set;
-    const damage = await look();
+    // Without a result, the next one is not delayed.
+    const damage = await look().catch(() => undefined);
     if (damage === undefined || this.#closing.signal.aborted) return false;
     await this.#queue.run(async () => {
       // A transaction may have repaired it, or may have caused what was seen.

@@ -105,6 +105,9 @@ t.test('an address that cannot be removed is reported, and retried', async (t) =
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
   t.same(rig.news(), ['failed KPNG_PORTAL_FAILED 10.0.0.1', 'change +0 -1']);
   t.match(rig.messages, [/removing 10\.0\.0\.1\/32 on the interface kpng0.*Device busy/]);
+  await rig.sync({ 'd/b': ['10.0.0.3'] });
+  await rig.sync({ 'd/b': [] });
+  t.same(rig.news(), ['change +1 -0', 'change +0 -1'], 'not with every change');
   rig.ip.keeps = () => undefined;
   await rig.pass(6000);
   t.same(rig.ip.addresses('kpng0'), []);
@@ -135,8 +138,10 @@ t.test('an address stays while it has connections, but not forever', async (t) =
   rig.ip.connections.delete('10.0.0.2');
   await rig.pass(6000);
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
+  await rig.sync({ 'd/b': ['10.0.0.4'] });
+  await rig.sync({ 'd/b': [] });
   const looks = rig.ip.commands.filter(({ file }) => file === 'ss').length;
-  t.equal(looks, 2, 'connections are listed every five seconds');
+  t.equal(looks, 3, 'connections are listed every five seconds, and for an address that is new');
   await rig.pass(590_000, 10_000);
   t.same(rig.ip.addresses('kpng0'), ['10.0.0.1/32']);
   // Since the last use.

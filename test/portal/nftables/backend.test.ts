@@ -1,9 +1,10 @@
 import t from 'tap';
+import type { Exec } from '../../../src/portal/exec.ts';
 import { nftablesBackend } from '../../../src/portal/nftables/backend.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { Elements } from '../../../src/portal/rules/backend.ts';
 import { elementsOf } from '../../support/portals.ts';
-import { exits } from '../../support/fake-exec.ts';
+import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
 import { CONFIG } from '../../support/rule-rigs.ts';
 
@@ -60,6 +61,43 @@ t.test('a table that cannot be changed is replaced', async (t) => {
   await backend.replace(CONFIG, elements, false);
   t.match(nft.scripts.at(-1), `delete table inet ${TABLE}`);
   t.equal(await backend.comparisons[0]?.difference(CONFIG, elements), undefined);
+});
+
+t.test('routes that were begun before the rules', async (t) => {
+  const nft = new FakeNft();
+  let problem = 'RTNETLINK answers: Device or resource busy\n';
+  let adding = Promise.resolve();
+  let isThere = false;
+  const ip = new FakeExec(async ({ args, stdin = '' }) => {
+    if (problem !== '') return exits(problem);
+    if (args.includes('-j')) {
+      const route = { type: 'local', dst: 'default', dev: 'lo', protocol: '78' };
+      return { stdout: `[]\n${JSON.stringify(isThere ? [route] : [])}\n` };
+    }
+    if (stdin.includes(' add ')) await adding;
+    isThere = stdin.includes(' add ');
+    return {};
+  });
+  const exec: Exec = (command) => (command.file === 'ip' ? ip : nft).exec(command);
+  const backend = nftablesBackend(exec, TABLE, { route: ROUTE, socket: async () => -1 });
+  const config = { ...CONFIG, families: [4], route: ROUTE } as const;
+  backend.prepare?.(config);
+  await new Promise(setImmediate);
+  problem = '';
+  backend.prepare?.(config);
+  await backend.replace(config, services([]), false);
+  t.ok(isThere, 'the next attempt does not fail for the reason of the one before');
+  isThere = false;
+  const gate = Promise.withResolvers<void>();
+  adding = gate.promise;
+  backend.prepare?.(config);
+  await new Promise(setImmediate);
+  const removed = backend.remove(config);
+  await new Promise(setImmediate);
+  gate.resolve();
+  await removed;
+  await new Promise(setImmediate);
+  t.notOk(isThere, 'and are removed once they have been added');
 });
 
 t.test('only the rules reach the canary’s port', async (t) => {

@@ -67,6 +67,16 @@ testRules('a single removed rule comes back, and is reported once', async (t, ma
   t.equal(told.length, 2);
 });
 
+testRules('comparisons that fail do not delay the next ones', async (t, make) => {
+  const { rig, told } = await written(t, make());
+  rig.nft.broken = { fails: 'timeout' };
+  for (let n = 0; n < 20; n += 1) await rig.look(60_000);
+  rig.nft.broken = undefined;
+  rig.nft.table().sets.get('services4')?.delete('10.0.0.1 . tcp . 80');
+  await rig.look(60_000);
+  t.strictSame(told, ['lost', 'written: repair']);
+});
+
 testRules('leaves the table to another process until that one has ended', async (t, make) => {
   const { rig, told } = await written(t, make());
   const other = await rig.takeOver([wants('x/x', 'clusterIP 10.9.9.9:80')]);
