@@ -53,12 +53,6 @@ t.test('V19 (kept): defaults; any key but a name may be missing', async (t) => {
   ]);
 });
 
-t.test('files without services', async (t) => {
-  for (const text of ['services: []\n', '{services: []}', 'nodes:\nservices: [] # none\n']) {
-    t.equal(stateOf(text).services.size, 0, JSON.stringify(text));
-  }
-});
-
 t.test('JSON, CRLF, comments, indentation, key order and start marks', async (t) => {
   const block = lines('services:', '- service:', '    name: web', '  endpoints: []');
   const forms = {
@@ -80,6 +74,8 @@ t.test('JSON, CRLF, comments, indentation, key order and start marks', async (t)
   for (const [name, text] of Object.entries(forms)) {
     t.strictSame([...stateOf(text).services.keys()], ['default/web'], name);
   }
+  for (const text of ['services: []\n', '{services: []}', 'nodes:\nservices: [] # none\n'])
+    t.equal(stateOf(text).services.size, 0, text);
 });
 
 t.test('keys that JavaScript knows have no special meaning', async (t) => {

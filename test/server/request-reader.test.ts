@@ -13,7 +13,7 @@ import type { ApiServer } from '../../src/server/server.ts';
 import { framed, openStreams, portOf, startApiRig } from '../support/api-rig.ts';
 import { pod } from '../support/cluster.ts';
 import { collect } from '../support/sockets.ts';
-import { mutations, holds } from '../support/property.ts';
+import { holds } from '../support/property.ts';
 import { until } from '../support/until.ts';
 
 /** What comes of some pieces. */
@@ -51,20 +51,6 @@ t.test('the messages are the same, however the bytes are cut', async (t) => {
   const message = fc.uint8Array({ maxLength: 300 }).map((bytes) => Buffer.from(bytes));
   const cuts = fc.array(fc.nat({ max: 400 }), { maxLength: 40 });
   holds(t, fc.property(fc.array(message, { maxLength: 8 }), cuts, survivesCuts));
-});
-
-t.test('any bytes are read or refused', async (t) => {
-  const seeds = [
-    framed(Buffer.from('request')),
-    framed(Buffer.alloc(0)),
-    framed(Buffer.alloc(900)),
-  ];
-  holds(
-    t,
-    fc.property(fc.array(mutations(seeds)), (pieces) => {
-      return read(pieces).requests.every(({ length }) => length <= 1000);
-    }),
-  );
 });
 
 t.test('a message above the limit is refused before it is there', async (t) => {

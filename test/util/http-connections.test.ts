@@ -85,10 +85,8 @@ t.test('a page that cannot be made is a 500 and is reported', async (t) => {
   t.equal((await fetch(url('/late'))).status, 500);
   await t.rejects(async () => (await fetch(url('/half'))).text(), 'half a page is no page');
   t.equal(await (await fetch(url('/hello'))).text(), 'hello\n');
-  t.same(
-    failures,
-    ['/bad', '/late', '/half'].map((path) => [path, error]),
-  );
+  const failed = (path: string) => [path, error];
+  t.same(failures, ['/bad', '/late', '/half'].map(failed));
 });
 
 t.test('a client that disconnects stops the rendering of its page', async (t) => {
