@@ -23,10 +23,10 @@ import { IptablesRig, NftablesRig } from '../support/rule-rigs.ts';
 import { wants } from '../support/portals.ts';
 import { shortDir } from '../support/short-dir.ts';
 
-interface Current {
-  readonly kind: Portal['kind'];
-  readonly flavor?: 'nft' | 'legacy';
-}
+/** The kind of a portal, and the flavor of iptables. */
+type Current = readonly [kind: Portal['kind'], flavor?: 'nft' | 'legacy'];
+
+const FLAVORS = ['nft', 'legacy'] as const;
 
 /** A host on which a proxy may have left things. */
 class Host {
@@ -52,11 +52,8 @@ class Host {
   /** Rules of every kind, as processes with different portals leave them. */
   async leaveRules(owner?: string): Promise<void> {
     const options = { exec: this.exec, ...(owner !== undefined && { owner }) };
-    for (const rig of [
-      new NftablesRig(options),
-      new IptablesRig(options, 'nft'),
-      new IptablesRig(options, 'legacy'),
-    ]) {
+    const chains = FLAVORS.map((flavor) => new IptablesRig(options, flavor));
+    for (const rig of [new NftablesRig(options), ...chains]) {
       await rig.sync([wants('a/a', 'clusterIP 10.0.0.1:80')]);
       await rig.portal.close();
     }
@@ -64,14 +61,12 @@ class Host {
 
   /** What rules there are. */
   get there(): string[] {
-    const flavors = (['nft', 'legacy'] as const).filter((each) =>
-      listings(this, each).includes('KUBE-'),
-    );
+    const flavors = FLAVORS.filter((each) => listings(this, each).includes('KUBE-'));
     return [...this.nft.tables.keys(), ...flavors];
   }
 
   /** Removes the rules of other portals, and returns the log. */
-  async cleanOthers({ kind, flavor }: Current, flags = '') {
+  async cleanOthers([kind, flavor]: Current, flags = '') {
     const { log, lines } = await captureLog();
     this.others = await removeStaleRules(kind, flavor, userspaceOptions(flags), log, this.exec);
     return lines();
@@ -103,8 +98,7 @@ t.test('removes what has the given names; repeating it is fine', async (t) => {
   t.teardown(() => rig.portal.close());
   await rig.portal.commit(new Map());
   const host = new Host(rig.nft);
-  const flavors = ['nft', 'legacy'] as const;
-  for (const flavor of flavors) {
+  for (const flavor of FLAVORS) {
     const chains = new IptablesRig({ exec: host.exec, prefix: 'MINE' }, flavor);
     await chains.sync([wants('a/a', 'clusterIP 10.0.0.1:80', 'nodePort 30000')]);
     await chains.portal.close();
@@ -114,13 +108,10 @@ t.test('removes what has the given names; repeating it is fine', async (t) => {
   t.match(listings(host, 'legacy'), /MINE-PORTALS-HOST/, 'not those');
   for (const time of ['first', 'second']) {
     const outcome = await host.clean({ portalTable: 'other', portalChainPrefix: 'MINE' });
-    t.match(
-      outcome,
-      { code: 0, stderr: '', stdout: /no nftables table inet other any more\.\n/ },
-      time,
-    );
+    const stdout = /no nftables table inet other any more\.\n/;
+    t.match(outcome, { code: 0, stderr: '', stdout }, time);
     t.same([...rig.nft.tables.keys()], []);
-    for (const flavor of flavors) t.notMatch(listings(host, flavor), /MINE|KPNG/);
+    for (const flavor of FLAVORS) t.notMatch(listings(host, flavor), /MINE|KPNG/);
   }
 });
 
@@ -180,20 +171,15 @@ t.test('refuses invalid names', async (t) => {
 
 t.test('removes the UDP flows that the rules have redirected, or reports them', async (t) => {
   const redirected = ['10.0.0.53 53', '::1 30053', 'fd00::53 53'];
-  const flows = [...redirected, '10.0.0.99 99']
-    .map((place) => place.split(' '))
-    .map(
-      ([to, port]) => `dst=${to} sport=4 dport=${port} src=${to} dst=1.1.1.1 sport=40001 dport=4\n`,
-    );
+  const flows = [...redirected, '10.0.0.99 99'].map((place) => {
+    const [to, port] = place.split(' ');
+    return `dst=${to} sport=4 dport=${port} src=${to} dst=1.1.1.1 sport=40001 dport=4\n`;
+  });
   for (const isThere of [true, false]) {
     const rig = new NftablesRig();
     t.teardown(() => rig.portal.close());
-    const places = [
-      'clusterIP 10.0.0.53:53/UDP',
-      'clusterIP fd00::53:53/UDP',
-      'nodePort 30053/UDP',
-    ];
-    await rig.sync([wants('d/dns', ...places, 'clusterIP 10.0.0.99:99')]);
+    const udp = ['clusterIP 10.0.0.53:53/UDP', 'clusterIP fd00::53:53/UDP', 'nodePort 30053/UDP'];
+    await rig.sync([wants('d/dns', ...udp, 'clusterIP 10.0.0.99:99')]);
     const host = new Host(rig.nft);
     const removed = new Set<string>();
     host.conntrack = ({ args }) => {
@@ -227,9 +213,9 @@ t.test('on Windows, removes only what the interface’s ledger lists', async (t)
 
 t.test('removes what a previous process left with another portal', async (t) => {
   const cases: [Current, string][] = [
-    [{ kind: 'nftables' }, 'kpng-userspace'],
-    [{ kind: 'iptables', flavor: 'nft' }, 'nft'],
-    [{ kind: 'iptables', flavor: 'legacy' }, 'legacy'],
+    [['nftables'], 'kpng-userspace'],
+    [['iptables', 'nft'], 'nft'],
+    [['iptables', 'legacy'], 'legacy'],
   ];
   for (const [current, kept] of cases) {
     const host = new Host();
@@ -245,8 +231,8 @@ t.test('removes what a previous process left with another portal', async (t) => 
   const host = new Host();
   await host.leaveRules();
   const names = '--portal-table mine --portal-chain-prefix MINE';
-  t.same(await host.cleanOthers({ kind: 'nftables' }, names), []);
-  t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }, names), []);
+  t.same(await host.cleanOthers(['nftables'], names), []);
+  t.same(await host.cleanOthers(['iptables', 'nft'], names), []);
   t.equal(host.there.length, 3);
 });
 
@@ -264,15 +250,15 @@ t.test('rules of a process that runs stay, and it is named', onlyLinux, async (t
   t.teardown(() => server.close());
   const host = new Host();
   await host.leaveRules(owner);
-  t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }), []);
+  t.same(await host.cleanOthers(['iptables', 'nft']), []);
   const legacy = 'process 4711 writes the chains KUBE-* of iptables-legacy';
   t.strictSame(host.others, ['process 4711 writes the nftables table inet kpng-userspace', legacy]);
-  t.same(await host.cleanOthers({ kind: 'nftables' }), []);
+  t.same(await host.cleanOthers(['nftables']), []);
   t.strictSame(host.others, [legacy.replace('legacy', 'nft'), legacy]);
   t.equal(host.there.length, 3);
   server.close();
   await once(server, 'close');
-  await host.cleanOthers({ kind: 'nftables' });
+  await host.cleanOthers(['nftables']);
   t.strictSame(host.others, []);
   t.same(host.there, ['kpng-userspace'], 'once it has ended, they go');
 });
@@ -281,7 +267,7 @@ t.test('failed removals are reported, missing programs are not', async (t) => {
   const host = new Host();
   await host.leaveRules();
   host.iptables.broken = exits('Permission denied (you must be root)\n', 4);
-  const lines = await host.cleanOthers({ kind: 'nftables' });
+  const lines = await host.cleanOthers(['nftables']);
   t.match(lines, [
     { level: 'warn', what: /iptables-nft/, code: 'KPNG_PORTAL_PERMISSION' },
     { level: 'warn', what: /iptables-legacy/ },
@@ -289,5 +275,5 @@ t.test('failed removals are reported, missing programs are not', async (t) => {
   host.nft.broken = { fails: 'missing' };
   for (const name of ['iptables', 'iptables-nft', 'iptables-legacy'])
     host.iptables.missing.add(name);
-  t.same(await host.cleanOthers({ kind: 'iptables', flavor: 'nft' }), []);
+  t.same(await host.cleanOthers(['iptables', 'nft']), []);
 });
