@@ -27,8 +27,8 @@ import {
 } from './script.ts';
 
 /**
- * The chains of kube-proxy's userspace mode, in IPv4 and IPv6. `tools` is called again as long as it rejects. `prefix`:
- * see `checkPrefix`.
+ * The chains of kube-proxy's userspace mode, in IPv4 and IPv6. `tools` is called for each transaction. `prefix`: see
+ * `checkPrefix`.
  *
  * The cost per packet grows with the number of portals. A change is a few lines for one `iptables-restore` per
  * affected family.
@@ -39,14 +39,13 @@ export function iptablesBackend(
   prefix = DEFAULT_PREFIX,
 ): Backend {
   const what = `the iptables chains ${prefix}-*`;
-  let found: Tools | undefined;
 
   /** Runs for both families at once and awaits both. Rejects with the first failure. */
   const inFamilies = async <T>(
     config: RuleConfig,
     action: (context: RuleContext, installed: Tools) => Promise<T>,
   ): Promise<T[]> => {
-    const installed = (found ??= await tools());
+    const installed = await tools();
     const runs = config.families.map(async (family) =>
       action({ prefix, family, config }, installed),
     );

@@ -158,10 +158,12 @@ export class RuleSet {
   async #leaveOutRefused(config: RuleConfig, error: ToolError): Promise<void> {
     const owners = [...this.#elements.owners];
     const portal = owners.filter((owner) => !owner.includes('/'));
-    const bad = await findUnacceptable(
-      owners.filter((owner) => owner.includes('/')),
-      (names) => this.#accepts(config, [...portal, ...names]),
-    );
+    const services = owners.filter((owner) => owner.includes('/'));
+    const bad = await findUnacceptable(services, (names) => {
+      const some = new Elements();
+      for (const owner of [...portal, ...names]) some.set(owner, this.#elements.get(owner));
+      return this.#backend.accepts(config, some);
+    });
     const { code } = error;
     if (bad === undefined) {
       const message = `${error.message}; it refuses even the rules without any service`;
@@ -175,11 +177,5 @@ export class RuleSet {
       const cause = new KpngError(code, message, { cause: error, servicePort: name });
       portalFailed.publish({ portal: this.#backend.kind, error: cause });
     }
-  }
-
-  #accepts(config: RuleConfig, owners: readonly string[]): Promise<boolean> {
-    const some = new Elements();
-    for (const owner of owners) some.set(owner, this.#elements.get(owner));
-    return this.#backend.accepts(config, some);
   }
 }
