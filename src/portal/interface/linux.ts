@@ -116,11 +116,7 @@ async function listLinks(exec: Exec): Promise<Link[]> {
 }
 
 /** Runs a batch. Returns the lines that failed, with their messages. Rejects if ip stops early. */
-async function runBatch(
-  exec: Exec,
-  lines: readonly string[],
-  doing: string,
-): Promise<ReadonlyMap<string, string>> {
+async function runBatch(exec: Exec, lines: readonly string[], doing: string) {
   const failed = new Map<string, string>();
   if (lines.length === 0) return failed;
   const args = ['-force', '-batch', '-'];

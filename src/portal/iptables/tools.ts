@@ -78,10 +78,7 @@ export function waitFlags(version: string): string[] {
  * Finds the programs of a flavour. `auto` with both installed: the flavour with kubelet's chains, else with more
  * rules, else that of `iptables`. Rejects with KPNG_PORTAL_TOOL_MISSING.
  */
-export async function findTools(
-  exec: Exec,
-  wanted: Flavor | 'auto',
-): Promise<Tools & { readonly reason: string }> {
+export async function findTools(exec: Exec, wanted: Flavor | 'auto') {
   const [plain, nft, legacy] = await Promise.all(
     ['iptables', 'iptables-nft', 'iptables-legacy'].map((name) => probe(exec, name)),
   );
@@ -167,10 +164,8 @@ async function causeOf(exec: Exec, tools: Tools, family: Family, error: unknown)
   const [, table] = /unable to initialize table '(\w+)'/.exec(stderr) ?? [];
   if (table === undefined) return error;
   const again = exec({ file: programOf(tools, family), args: ['-t', table, '-S', 'OUTPUT'] });
-  return again.then(
-    () => error,
-    (better: unknown) => better,
-  );
+  const [outcome] = await Promise.allSettled([again]);
+  return outcome.status === 'rejected' ? outcome.reason : error;
 }
 
 /** `iptables-nft`, or `ip6tables-nft` */

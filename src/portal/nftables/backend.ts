@@ -52,12 +52,7 @@ export const NFT: Tool = {
 };
 
 /** Runs nft and returns its output. Rejects with a `ToolError`. `doing`: the action, for the message. */
-export function nft(
-  exec: Exec,
-  doing: string,
-  args: readonly string[],
-  stdin?: string,
-): Promise<string> {
+export function nft(exec: Exec, doing: string, args: readonly string[], stdin?: string) {
   const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_RULE_LIST };
   return runTool(exec, NFT, doing, { args, ...limits, ...(stdin && { stdin }) });
 }

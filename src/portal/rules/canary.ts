@@ -147,12 +147,9 @@ export function canaryAddress(owner: string, family: Family): HostPort {
  * The process that wrote rules under this name, with its process id if known; undefined: it has ended. In doubt it is
  * alive: without IPv6, or if a refusal is lost on its way to `::1`.
  */
-export async function findOwner(
-  owner: string,
-): Promise<{ readonly pid: number | undefined } | undefined> {
-  const results = await Promise.all(
-    FAMILIES.map((family) => contact(canaryAddress(owner, family), true)),
-  );
+export async function findOwner(owner: string) {
+  const places = FAMILIES.map((family) => canaryAddress(owner, family));
+  const results = await Promise.all(places.map((at) => contact(at, true)));
   const alive = results.filter(({ result }) => result === 'alive');
   if (alive.length === 0 && results.some(({ result }) => result === 'gone')) return undefined;
   const [pid] = alive.flatMap(({ text }) => /^kpng-userspace (\d+)\n/.exec(text)?.[1] ?? []);
