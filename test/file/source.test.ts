@@ -105,9 +105,7 @@ t.test('it ends when aborted, after the sink has finished', async (t) => {
   const { path, abort, done } = followFile(t, `services:\n${DNS}`, { sink });
   const call = await sink.next();
   let ended = false;
-  const end = done.then(() => {
-    ended = true;
-  });
+  const end = done.then(() => (ended = true));
   abort.abort();
   await put(path, `services:\n${WEB}`);
   await new Promise((resolve) => setImmediate(resolve));

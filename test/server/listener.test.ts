@@ -43,10 +43,8 @@ t.test('a socket that no one listens on any more is replaced', posix, async (t) 
 t.test('a socket that is in use, and a file of another kind, are left alone', posix, async (t) => {
   const dir = shortDir(t);
   const [taken, file] = [join(dir, 'taken.sock'), join(dir, 'file')];
-  const server = createServer((socket) => socket.end());
-  await new Promise<void>((resolve) => {
-    server.listen(taken, resolve);
-  });
+  const server = createServer((socket) => socket.end()).listen(taken);
+  await once(server, 'listening');
   t.teardown(() => server.close());
   const inUse = 'KPNG_LISTEN_ADDRESS_IN_USE';
   await fails(t, `unix:${taken}`, inUse, /^unix:\/\/\/.*: another process listens on it/);

@@ -34,11 +34,6 @@ export class FakeNft extends FakeExec {
     );
   }
 
-  /** `nft flush ruleset` by another program. */
-  flush(): void {
-    this.tables.clear();
-  }
-
   table(name = 'kpng-userspace'): FakeTable {
     const table = this.tables.get(name);
     if (table === undefined) throw new Error(`no table ${name}`);

@@ -22,7 +22,7 @@ testRules('rules that another program removed come back, and are retried', async
   const runs = rig.runs;
   await rig.look();
   t.equal(rig.runs, runs, 'as long as all is well, no program is run');
-  rig.nft.flush();
+  rig.nft.tables.clear();
   rig.nft.broken = { fails: 'missing' };
   await rig.look();
   t.strictSame(told, ['lost', 'failed: KPNG_PORTAL_TOOL_MISSING']);
@@ -32,7 +32,7 @@ testRules('rules that another program removed come back, and are retried', async
   t.equal(rig.lands('10.0.0.1:80'), 'proxy port 40002');
   t.equal(rig.lands('192.0.2.5:30080'), 'proxy port 40001');
 
-  rig.nft.flush();
+  rig.nft.tables.clear();
   const repaired = rig.runs;
   await rig.sync([wants('d/db', 'clusterIP 10.0.0.2:5432')]);
   t.strictSame(told.slice(3), ['written: repair'], 'a change finds the table missing');
@@ -57,7 +57,7 @@ testRules('a single removed rule comes back, and is reported once', async (t, ma
   rig.clock.advance(60_000);
   isHeld = true;
   await rig.look();
-  rig.nft.flush();
+  rig.nft.tables.clear();
   await rig.look();
   gate.resolve();
   await rig.look(0);

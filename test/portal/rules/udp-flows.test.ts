@@ -147,7 +147,7 @@ testRules('after a start or a repair it looks which flows are wrong', async (t, 
   const { rig, commands } = udpRig(make);
   await rig.sync([dns, wants('d/web', 'clusterIP fd00::1:80', 'nodePort 30000')]);
   t.strictSame(commands(), [`-L ${SERVICE}`]);
-  rig.nft.flush();
+  rig.nft.tables.clear();
   await rig.look();
   t.strictSame(commands(), [`-L ${SERVICE}`]);
 });
