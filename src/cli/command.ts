@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { ProxySubject } from '../admin/subject.ts';
+import type { KpngClient } from '../client/client.ts';
 import type { Fields } from '../config/fields.ts';
 import type { ConfigFile, ConfigProblem } from '../config/file.ts';
 import { KpngError } from '../errors.ts';
@@ -33,13 +34,8 @@ export interface RunContext {
   readonly activation: Activation;
 }
 
-export interface RunningSource {
-  /**
-   * Feeds the sink until the signal aborts; then resolves when the sink is idle. Retries failures; rejects only on a
-   * permanent one.
-   */
-  run(sink: LocalSink, signal: AbortSignal): Promise<void>;
-}
+/** Rejects only on a permanent failure; retries others. */
+export type RunningSource = Pick<KpngClient, 'run'>;
 
 /** Something that can be stopped gracefully, or at once. */
 export interface Running {

@@ -51,10 +51,6 @@ file --input - to-json => source {"input":"-"}
 local --tls-ca a --tls-crt c --tls-key k to-json => source {"tls":{"ca":"a","crt":"c","key":"k"}}
 kube --master http://x to-json => source {"server":"http://x"}
 kube --with-node-labels= to-json => source {"withNodeLabels":[]}
-kube --with-service-labels a to-json => source {"withServiceLabels":["a"]}
-kube --with-service-annotations a to-json => source {"withServiceAnnotations":["a"]}
-kube --with-node-labels a to-json => source {"withNodeLabels":["a"]}
-kube --with-node-annotations a to-json => source {"withNodeAnnotations":["a"]}
 kube --with-service-labels a,b.* --with-service-labels={x\{,y}z,,c to-json => source {"withServiceLabels":["a","b.*","{x\\{,y}z","c"]}
 local to-winuserspace => sink {"portRange":{"first":36000,"last":37000}}
 local to-userspace --hostname-override n1 => sink {"nodeName":"n1"}

@@ -1,7 +1,7 @@
 /** What an operator reads when a source cannot be reached: what, where, why and what to do, in one line. */
 import { createServer as createPlain, type AddressInfo, type Server } from 'node:net';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createServer as createTls } from 'node:tls';
 import t, { type Test } from 'tap';
@@ -53,20 +53,6 @@ async function linesOf(t: Test, made: Server, lineOf: (at: string) => string) {
   return { at, lines: cli.log.filter(({ level }) => level !== 'info') };
 }
 
-let kubeconfigs = 0;
-
-function kube(url: string): string {
-  const path = join(authority.directory, `kubeconfig-${(kubeconfigs += 1)}`);
-  const config = {
-    'current-context': 'c',
-    contexts: [{ name: 'c', context: { cluster: 'k', user: 'u' } }],
-    clusters: [{ name: 'k', cluster: { server: url } }],
-    users: [{ name: 'u', user: { token: 'x' } }],
-  };
-  writeFileSync(path, JSON.stringify(config));
-  return `kube --kubeconfig ${path}`;
-}
-
 const selfSigned = { key: join(other.directory, 'ca.key'), crt: other.ca };
 const trusting = `--tls-ca ${authority.ca}`;
 const own = `--tls-crt ${expired.crt} --tls-key ${expired.key}`;
@@ -87,19 +73,19 @@ const CASES: [string, Server, (at: string) => string, RegExp][] = [
   [
     'Kubernetes API: http to a TLS port that closes',
     tlsServer(),
-    (at) => kube(`http://${at}`),
+    (at) => `kube --server http://${at}`,
     /closed the connection.*use https:\/\/ in its URL/,
   ],
   [
     'Kubernetes API: http to a TLS port that answers',
     plainServer(),
-    (at) => kube(`http://${at}`),
+    (at) => `kube --server http://${at}`,
     /400 Bad Request.*use https:\/\/ in its URL/,
   ],
   [
     'Kubernetes API: https to a plain port',
     plainServer(),
-    (at) => kube(`https://${at}`),
+    (at) => `kube --server https://${at}`,
     /does not speak TLS.*use http:\/\/ in its URL/,
   ],
 ];
