@@ -60,13 +60,8 @@ export const FOREIGN_FLAGS = new Map(
 /** A flag with its value, to be shown. */
 export type EffectiveSetting = Readonly<ReturnType<typeof readFlags>['settings'][number]>;
 
-/** What sets a flag. */
-export interface Origin {
-  /** `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)` or `default`. */
-  readonly text: string;
-  /** The field of the file. */
-  readonly field?: string;
-}
+/** What sets a flag: `flag`, `environment KPNG_V`, `config.yaml:3 (logging.verbosity)`, with its field, or `default`. */
+type Origin = { readonly text: string; readonly field?: string };
 
 /**
  * Reads the flags of a table. A flag that is not given takes its value from the environment, then from the configuration file,

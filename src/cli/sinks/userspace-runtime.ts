@@ -23,7 +23,7 @@ export async function startUserspace(
   { log, globals, activation }: RunContext,
 ): Promise<RunningSink> {
   const { nodeName, portalTable, handoverSocket: path } = options;
-  adviseOnDescriptors(log, processDescriptorLimit(), options.limits.reservedDescriptors);
+  adviseOnDescriptors(log, options.limits.reservedDescriptors);
   // Shared: metrics, the status and the fallback engine read it as well.
   const limits = { ...options.limits };
   const served = (): Required<Engine> => engine;
@@ -142,13 +142,11 @@ export async function startUserspace(
 /** With this many descriptors, the usual reserve leaves most of them to clients. */
 const ENOUGH = 4 * DEFAULT_LIMITS.reservedDescriptors;
 
-/**
- * Warns at startup if the file descriptor limit allows few clients or none. `limit`: that of the process; `reserve`:
- * kept free for other uses.
- */
-function adviseOnDescriptors(log: Log, limit: number, reserve: number): void {
-  const left = Math.max(0, limit - reserve);
-  const keys = { limit, reserved: reserve, left };
+/** Warns at startup if the file descriptor limit allows few clients or none. `reserved`: for other uses. */
+function adviseOnDescriptors(log: Log, reserved: number): void {
+  const limit = processDescriptorLimit();
+  const left = Math.max(0, limit - reserved);
+  const keys = { limit, reserved, left };
   if (left === 0) {
     const message =
       'No file descriptors left for clients; raise ulimit -n or lower --reserved-descriptors';
