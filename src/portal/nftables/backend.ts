@@ -6,7 +6,6 @@ import {
   type Comparison,
   type Element,
   Elements,
-  type RuleConfig,
   type TransparentRoute,
   trialConfig,
 } from '../rules/backend.ts';
@@ -191,10 +190,7 @@ export function portalIn(
 }
 
 /** A table of another proxy that marks packets. `tables`: those of this one. */
-export function otherMarkingTable(
-  chains: readonly HostChain[],
-  tables: readonly string[],
-): string | undefined {
+export function otherMarkingTable(chains: readonly HostChain[], tables: readonly string[]) {
   const own = new Set(tables.map((table) => `inet ${table}`));
   return chains.find(({ table, name }) => name === MARKING_CHAIN && !own.has(table))?.table;
 }
@@ -212,10 +208,7 @@ export async function removeNftables(exec: Exec, table: string): Promise<void> {
 }
 
 /** Why nftables cannot be used here; undefined: it can. Changes nothing. */
-export async function nftablesProblem(
-  exec: Exec,
-  families: RuleConfig['families'],
-): Promise<KpngError | undefined> {
+export async function nftablesProblem(exec: Exec, families: readonly Family[]) {
   // An unused name, so that existing tables do not affect the check.
   const script = renderFull('kpng-userspace-check', trialConfig(families), new Elements());
   return problemOf(nft(exec, 'checking whether nftables can be used', ['-c', '-f', '-'], script));
