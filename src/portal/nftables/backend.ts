@@ -85,7 +85,7 @@ export function nftablesBackend(
     const missing: Comparison['difference'] = ({ families }) => route.difference(families);
     comparisons.push({ policy: ROUTE_AUDIT, difference: missing });
   }
-  let ensuring: Promise<unknown> | undefined;
+  let ensuring: ReturnType<NonNullable<typeof route>['ensure']> | undefined;
   return {
     kind: isTransparent ? 'transparent' : 'nftables',
     what,
@@ -132,12 +132,12 @@ export function nftablesBackend(
       if (onlyOwn && found?.owner !== undefined && found.owner !== config.owner) return found.owner;
       const begun = ensuring ?? route?.ensure(config.families);
       ensuring = undefined;
-      await begun;
-      if (found !== undefined) {
-        const script = renderMended(table, config, found.stale, found.changes);
-        if (await isAccepted(write('writing', script))) return undefined;
+      const routed = await begun;
+      const mended = found && renderMended(table, config, found.stale, found.changes);
+      if (mended === undefined || !(await isAccepted(write('writing', mended)))) {
+        await write('writing', renderFull(table, config, elements));
       }
-      await write('writing', renderFull(table, config, elements));
+      await routed?.removeOthers();
       return undefined;
     },
 

@@ -128,13 +128,15 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
     /**
      * Adds what is missing, and returns whether anything was. Rejects with KPNG_PORTAL_CONFLICT when another program uses
      * the mark or the table; with `first`, also when a rule of another program may route marked packets before ours.
+     * Call `removeOthers` once no packet gets another mark.
      */
-    async ensure(families: readonly Family[], first = false): Promise<boolean> {
+    async ensure(families: readonly Family[], first = false) {
       const listed = await listOwn(families, first);
-      await Promise.all(
-        listed.map(({ family, add, replace }) => batch(family, 'adding', [...add, ...replace])),
-      );
-      return listed.some(({ add }) => add.length > 0);
+      await Promise.all(listed.map(({ family, add }) => batch(family, 'adding', add)));
+      const isAdded = listed.some(({ add }) => add.length > 0);
+      const removeOthers = () =>
+        Promise.all(listed.map(({ family, replace }) => batch(family, 'removing', replace)));
+      return { isAdded, removeOthers };
     },
 
     /** What is missing; undefined: nothing. Rejects as `ensure` does. */

@@ -126,7 +126,7 @@ export async function tryTransparent(
   const undo: (() => Promise<unknown>)[] = [];
   try {
     for (const family of families) attempts.push(await prepare(family, socket));
-    const isAdded = await policyRoute(hurried, route).ensure(families, true);
+    const { isAdded } = await policyRoute(hurried, route).ensure(families, true);
     if (isAdded) undo.push(() => policyRoute(exec, route).remove());
     undo.push(() => removeNftables(exec, table));
     const script = render(table, route, attempts);

@@ -35,7 +35,10 @@ t.test('only what is missing is written, and a rule for the mark of before goes'
   ] as const) {
     const { route, written } = host(rules);
     t.equal(await route.difference([4]), difference);
-    t.equal(await route.ensure([4]), difference !== undefined);
+    const { isAdded, removeOthers } = await route.ensure([4]);
+    t.equal(isAdded, difference !== undefined);
+    t.equal(written(), lines.replace(removal, ''), 'while rules still set the mark of before');
+    await removeOthers();
     t.equal(written(), lines);
   }
 });
