@@ -243,7 +243,7 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
     if (at >= this.#retryAt) return;
     const { clock, queue } = this.#options;
     this.#retryAt = at;
-    clock.setTimer(at - clock.now(), () => {
+    clock.setTimer(Math.max(0, at - clock.now()), () => {
       // An earlier retry was planned meanwhile.
       if (this.#retryAt !== at) return;
       this.#retryAt = Infinity;
