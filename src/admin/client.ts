@@ -6,7 +6,7 @@ export interface AdminCall {
   readonly socket: string;
   readonly method: 'GET' | 'POST';
   readonly operation: string;
-  readonly input?: Readonly<Record<string, string>>;
+  readonly input?: Readonly<Record<string, unknown>>;
   /** Milliseconds without an answer. Default: 10 s. */
   readonly timeoutMs?: number;
 }
@@ -38,7 +38,7 @@ export async function callAdmin(call: AdminCall): Promise<unknown> {
 function exchange(call: AdminCall): Promise<{ status: number | undefined; text: string }> {
   const { socket, method, operation, input = {}, timeoutMs = TIMEOUT_MS } = call;
   const isRead = method === 'GET';
-  const query = isRead ? new URLSearchParams(input).toString() : '';
+  const query = isRead ? new URLSearchParams(input as Record<string, string>).toString() : '';
   const path = `/v1/${operation}${query === '' ? '' : `?${query}`}`;
   const headers = isRead ? {} : { 'content-type': 'application/json' };
   const options = { method, path, headers, timeout: timeoutMs };

@@ -46,8 +46,8 @@ type Flags = Readonly<Record<string, unknown>>;
 interface AdminText extends CommandText {
   /** Arguments after the word, such as `[NAME]`; absent: none. */
   readonly operand?: string;
-  /** Throws a usage error if operand and flags contradict each other. Absent: the operation named like the command. */
-  readonly request?: (operand: string, flags: Flags) => AdminRequest;
+  /** Throws a usage error if operand and flags contradict each other. By default, the operation is named like the command. */
+  readonly request?: (operand: string, flags: Flags) => Partial<AdminRequest>;
 }
 
 /** A command that queries a running proxy over its admin socket. */
@@ -61,7 +61,7 @@ function admin({ operand, request, ...command }: AdminText): OtherCommand {
     bind({ operands, read }) {
       atMost(operand === undefined ? 0 : 1, operands, word);
       const flags = read({ ...GLOBAL_FLAGS, ...CLIENT_FLAGS, ...table });
-      const asked = request?.(operands[0] ?? '', flags) ?? { operation: word };
+      const asked = { operation: word, ...request?.(operands[0] ?? '', flags) };
       // Without --socket: the process that this environment and configuration file would start.
       const { socket = flags.adminSocket } = flags;
       return async (streams) => (await import('./run.ts')).runAdmin(asked, socket, flags, streams);
@@ -69,22 +69,20 @@ function admin({ operand, request, ...command }: AdminText): OtherCommand {
   };
 }
 
-/** The request of `drain` or `undrain`. */
-function changeRequest(operation: 'drain' | 'undrain') {
-  return (service: string, { endpoint, all }: Flags): AdminRequest => {
-    const isNamed = service !== '' || endpoint !== '';
-    if (isNamed && all === true) {
-      throw usage('drain: name a service or an endpoint, or use --all, not both');
-    }
-    // A missing name, or an empty one in a script, must not drain the whole process.
-    if (operation === 'drain' && !isNamed && all !== true) {
-      throw usage(
-        'drain: nothing is named; name a service, an endpoint with --endpoint, or the whole process with --all',
-      );
-    }
-    const input = { ...(service !== '' && { service }), ...(endpoint !== '' && { endpoint }) };
-    return { operation, input, method: 'POST' };
-  };
+/** The request of `drain` or `undrain`; the latter has no --all. */
+function changeRequest(service: string, { endpoint, all }: Flags): Partial<AdminRequest> {
+  const isNamed = service !== '' || endpoint !== '';
+  if (isNamed && all === true) {
+    throw usage('drain: name a service or an endpoint, or use --all, not both');
+  }
+  // A missing name, or an empty one in a script, must not drain the whole process.
+  if (!isNamed && all === false) {
+    throw usage(
+      'drain: nothing is named; name a service, an endpoint with --endpoint, or the whole process with --all',
+    );
+  }
+  const input = { ...(service !== '' && { service }), ...(endpoint !== '' && { endpoint }) };
+  return { input, method: 'POST' };
 }
 
 export const ADMIN_COMMANDS: readonly OtherCommand[] = (
@@ -112,8 +110,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       request: (name, { search, state, sort, reverse, limit }) => {
         if (name !== '') return { operation: 'service', input: { name } };
         const order = reverse === true ? 'reverse' : 'normal';
-        const input = { search, state, sort, order, limit: Math.min(Number(limit), MAX_ROWS) };
-        return { operation: 'services', input };
+        return { input: { search, state, sort, order, limit: Math.min(Number(limit), MAX_ROWS) } };
       },
     },
     {
@@ -123,7 +120,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...LIMIT_FLAGS },
       examples: examples`connections default/web --limit 20 # shows who is connected`,
-      request: (service, { limit }) => ({ operation: 'connections', input: { service, limit } }),
+      request: (service, { limit }) => ({ input: { service, limit } }),
     },
     {
       word: 'top',
@@ -165,7 +162,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         drain default/web # drains the connections of a service
         drain --endpoint 10.1.2.3:8080 # stops sending clients to an endpoint
         drain --all # refuses all new clients, until undrain`,
-      request: changeRequest('drain'),
+      request: changeRequest,
     },
     {
       word: 'undrain',
@@ -174,7 +171,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       operand: '[SERVICE]',
       flags: { ...SHOW_FLAGS, ...ENDPOINT_FLAGS },
       examples: examples`undrain # resumes everything`,
-      request: changeRequest('undrain'),
+      request: changeRequest,
     },
     {
       word: 'loglevel',
@@ -183,10 +180,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
       operand: '[LEVEL]',
       flags: SHOW_FLAGS,
       examples: examples`loglevel 4 # logs the events of every connection`,
-      request: (level) => ({
-        operation: 'loglevel',
-        ...(level !== '' && { input: { level }, method: 'POST' }),
-      }),
+      request: (level) => (level === '' ? {} : { input: { level }, method: 'POST' }),
     },
     {
       word: 'stop',
@@ -196,7 +190,7 @@ export const ADMIN_COMMANDS: readonly OtherCommand[] = (
         process that has no console and is not a service.`,
       flags: SHOW_FLAGS,
       examples: examples`stop # drains connections and stops the proxy`,
-      request: () => ({ operation: 'stop', method: 'POST' }),
+      request: () => ({ method: 'POST' }),
     },
     {
       word: 'dump',

@@ -7,10 +7,8 @@ import { print, type OutputForm } from './layout.ts';
 import { TEXTS } from './tables.ts';
 
 /** What a command asks of the proxy; `method` is GET by default. */
-export interface AdminRequest extends Partial<Pick<AdminCall, 'method'>> {
-  readonly operation: string;
-  readonly input?: Readonly<Record<string, unknown>>;
-}
+export type AdminRequest = Omit<AdminCall, 'socket' | 'method'> &
+  Partial<Pick<AdminCall, 'method'>>;
 
 /** Runs a command over the admin socket at a path, and returns the exit code. Rejects with a KpngError. */
 export async function runAdmin(
@@ -31,10 +29,8 @@ export async function runAdmin(
       callAdmin({ socket, method, operation: asked, input: given });
     return runTop(flags, get, terminal);
   }
-  const texts = Object.entries(input).map(([name, value]) => [name, String(value)]);
-  const call = { socket, method, operation, input: Object.fromEntries(texts) };
   const isStatus = operation === 'status';
-  const value = await callAdmin(call).catch((error: unknown) => {
+  const value = await callAdmin({ socket, method, operation, input }).catch((error: unknown) => {
     const isDown = error instanceof KpngError && error.code === 'KPNG_ADMIN_UNREACHABLE';
     if (!isStatus || !isDown) throw error;
     return { health: unreachable(error.message) };
