@@ -72,8 +72,6 @@ export interface Bound<Scope, Options extends object, Started, Context = RunCont
   readonly scope: Scope;
   readonly word: string;
   readonly options: Options;
-  /** Of a sink: whether the metrics and health servers run by default. Absent: no. */
-  readonly servesByDefault?: boolean | undefined;
   start(context: Context): Promise<Started>;
 }
 
@@ -87,7 +85,7 @@ export interface SinkOptions {
   readonly nodeName?: string;
   /** Whether it is a dry run: then no server runs. Absent: no. */
   readonly dryRun?: boolean;
-  /** Of the data path; absent: it has none. */
+  /** Of the data path; absent: it has none, and the metrics and health servers do not run by default. */
   readonly limits?: EngineLimits;
   /** Over which it takes over from a running process; absent or empty: it does not. */
   readonly handoverSocket?: string;
@@ -184,7 +182,6 @@ function definer<Scope, Base extends object, Started, Context = RunContext>(scop
   return <Table extends FlagTable, Options extends Base = Base & FlagValues<Table>>(
     command: CommandText & {
       readonly flags: Table;
-      readonly servesByDefault?: boolean;
       /** Absent: the options are the values. */
       read?(values: FlagValues<Table>): Options;
       start(options: Options, context: Context): Promise<Started>;

@@ -1,9 +1,12 @@
 import type { EventEmitter } from 'node:events';
 import { writeFile } from 'node:fs/promises';
-import type { Log } from '../observe/log.ts';
+import type { Writable } from 'node:stream';
+import type { AdjustableLog, Log } from '../observe/log.ts';
 import type { ServicePortSnapshot } from '../proxysocket/engine.ts';
+import type { Activation } from '../util/activation.ts';
 import { type Clock, systemClock, type Timer } from '../util/clock.ts';
 import { formatDuration } from '../util/duration.ts';
+import type { BoundCommand } from './command.ts';
 
 export interface ProcessLike extends Pick<EventEmitter, 'on' | 'off'> {
   exit(code: number): void;
@@ -17,6 +20,25 @@ export interface StopReason {
 
 /** How a HUP stops the process, because its terminal or console was closed; undefined: it does not. */
 export type HangUp = Pick<StopReason, 'withinMs'> | undefined;
+
+/** A parsed command line, ready to run. */
+export interface RunOptions extends Omit<BoundCommand, 'warnings' | 'misspelt' | 'ignored'> {
+  readonly log: AdjustableLog;
+  readonly process: ProcessLike;
+  readonly stdout: Writable;
+  readonly hangUp: HangUp;
+  /** The configuration file. `read` parses the same command line with new content of it, or throws a KpngError. */
+  readonly config?:
+    { readonly path: string; readonly read: (bytes: Uint8Array) => BoundCommand } | undefined;
+}
+
+/** A run. Read its settings at each use: those that can change now do so while the program runs. */
+export interface Live extends RunOptions {
+  settings: RunOptions['settings'];
+  readonly activation: Activation;
+  /** Stops gracefully, for a reason. Idempotent. */
+  readonly stop: (reason: StopReason) => void;
+}
 
 export function meaningOfHangUp(platform: NodeJS.Platform, atTerminal: boolean): HangUp {
   // Windows ends a process five seconds after its console is closed; some of that is left for exiting.

@@ -19,24 +19,11 @@ import { watchFile } from '../util/file-watcher.ts';
 import type { BoundCommand } from './command.ts';
 import type { GlobalOptions } from './flags/global.ts';
 import type { EffectiveSetting } from './flags/read.ts';
-
-/** The configuration file of a running program. */
-export interface FollowedFile {
-  readonly path: string;
-  /** Parses the same command line with new content of the file. Throws a KpngError. */
-  readonly read: (bytes: Uint8Array) => BoundCommand;
-}
-
-/** The settings in force. Read them at each use: those that can change now do so while the program runs. */
-export interface LiveSettings {
-  readonly command: readonly string[];
-  readonly globals: GlobalOptions;
-  settings: readonly EffectiveSetting[];
-}
+import type { Live } from './lifecycle.ts';
 
 /** Applies the settings that can change now and returns those and the ones that cannot. */
 export function adopt(
-  live: LiveSettings,
+  live: Pick<Live, 'command' | 'globals' | 'settings'>,
   next: BoundCommand,
   log: AdjustableLog,
   setLimits: (limits: LimitChange) => void,
@@ -70,9 +57,8 @@ export function adopt(
  * changed, what takes effect only at the next start, and errors.
  */
 export function followConfig(
-  { path, read }: FollowedFile,
-  live: LiveSettings,
-  log: AdjustableLog,
+  { path, read }: NonNullable<Live['config']>,
+  live: Live,
   setLimits: (limits: LimitChange) => void,
 ) {
   /** The last report, since the file changes more often than its settings; undefined: the next one is new. */
@@ -93,7 +79,7 @@ export function followConfig(
     clock: systemClock,
     onContent(bytes) {
       try {
-        const adopted = adopt(live, read(bytes), log, setLimits);
+        const adopted = adopt(live, read(bytes), live.log, setLimits);
         const news = isNew(JSON.stringify(adopted.refused)) || adopted.changed.length > 0;
         if (news) configReloaded.publish({ path, ...adopted });
       } catch (error) {
@@ -118,7 +104,10 @@ export function followConfig(
  * same key as on its own page, and only the fields that apply here. `verbosity` is the current log verbosity, which
  * may be changed without a file.
  */
-export function configz({ settings, command }: Omit<LiveSettings, 'globals'>, verbosity: number) {
+export function configz(
+  { settings, command }: Pick<Live, 'settings' | 'command'>,
+  verbosity: number,
+) {
   const valueOf = ({ flag, value }: EffectiveSetting) => (flag === 'v' ? verbosity : value);
   const byFlag = new Map(settings.map((setting) => [setting.flag, valueOf(setting)]));
   return {

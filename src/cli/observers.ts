@@ -1,39 +1,16 @@
-import type { Writable } from 'node:stream';
 import type { Admin } from '../admin/start.ts';
 import type { ProxySubject } from '../admin/subject.ts';
 import { followEvents, Health } from '../observe/health.ts';
 import { subscribeLog } from '../observe/log-rules.ts';
 import { SINK_RULES, SOURCE_RULES } from '../observe/log-table.ts';
-import type { AdjustableLog } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { summaryReader } from '../observe/service-state.ts';
 import { systemClock } from '../util/clock.ts';
 import type { HttpServer } from '../util/http-server.ts';
-import type { Activation } from '../util/activation.ts';
-import { configz, type FollowedFile, type LiveSettings } from './live-settings.ts';
-import type { BoundCommand } from './command.ts';
 import { type GlobalOptions, isExposed } from './flags/global.ts';
-import type { HangUp, ProcessLike, StopReason } from './lifecycle.ts';
+import type { Live } from './lifecycle.ts';
+import { configz } from './live-settings.ts';
 import { programVersion, userAgent } from './version.ts';
-
-/** A parsed command line, ready to run. */
-export interface RunOptions extends Pick<
-  BoundCommand,
-  'source' | 'sink' | 'globals' | 'command' | 'settings'
-> {
-  readonly log: AdjustableLog;
-  readonly process: ProcessLike;
-  readonly stdout: Writable;
-  readonly hangUp: HangUp;
-  readonly config?: FollowedFile | undefined;
-}
-
-/** The options, with settings that can change. */
-export interface Live extends Omit<RunOptions, 'settings'>, LiveSettings {
-  readonly activation: Activation;
-  /** Stops gracefully, for a reason. Idempotent. */
-  readonly stop: (reason: StopReason) => void;
-}
 
 /** The observers of a run, which end together. */
 export type Observers = Awaited<ReturnType<typeof observe>>;
@@ -49,7 +26,7 @@ export async function observe(options: Live) {
   /** The value of a flag with an address; undefined: nothing is served there. */
   const wanted = <Field extends keyof GlobalOptions>(field: Field) => {
     const isGiven = settings.some((each) => each.field === field && each.origin.text !== 'default');
-    return !isDry && (sink.servesByDefault === true || isGiven) ? globals[field] : undefined;
+    return !isDry && (sink.options.limits !== undefined || isGiven) ? globals[field] : undefined;
   };
   const version = programVersion();
   const metricsAddress = wanted('metricsBindAddress');

@@ -9,10 +9,13 @@ import { hintFor, REGISTRY } from './registry.ts';
 
 const { sources, sinks, others } = REGISTRY;
 const COMMANDS = [...sources, ...sinks, ...others];
-const TABLES = COMMANDS.map(({ flags }) => flags);
 
 /** The flags of all commands, to distinguish values from words before the command is known. */
-export const ALL_FLAGS: FlagTable = Object.assign({}, ...TABLES, GLOBAL_FLAGS);
+export const ALL_FLAGS: FlagTable = Object.assign(
+  {},
+  ...COMMANDS.map(({ flags }) => flags),
+  GLOBAL_FLAGS,
+);
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
 export function configPathOf(argv: readonly string[], env: NodeJS.ProcessEnv): string {
@@ -33,7 +36,12 @@ export function configPathOf(argv: readonly string[], env: NodeJS.ProcessEnv): s
 export function parse(argv: readonly string[], env: NodeJS.ProcessEnv = {}, config?: ConfigFile) {
   const asked = argv.length === 1 && /^--?version$/.test(argv[0] ?? '') ? ['version'] : argv;
   const { words, rest, flags, help } = splitLine(asked, ALL_FLAGS);
-  refuseUnknown(flags);
+  // An unknown flag is the first error, because its value looks like a word.
+  for (const { name } of flags) {
+    if (Object.hasOwn(ALL_FLAGS, name) || FOREIGN_FLAGS.has(name)) continue;
+    const hint = suggestion(name, Object.keys(ALL_FLAGS), '--');
+    throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
+  }
   const isHelp = words[0] === 'help';
   let topic: Topic;
   try {
@@ -71,15 +79,6 @@ export function parseRun(...given: Parameters<typeof parse>): BoundCommand {
 }
 
 type Flags = readonly GivenFlag[];
-
-/** Throws for an unknown flag. Its error comes first, because its value looks like a word. */
-function refuseUnknown(flags: Flags): void {
-  for (const { name } of flags) {
-    if (Object.hasOwn(ALL_FLAGS, name) || FOREIGN_FLAGS.has(name)) continue;
-    const hint = suggestion(name, Object.keys(ALL_FLAGS), '--');
-    throw usage(`unknown flag ${name.length === 1 ? '-' : '--'}${name}${hint}`);
-  }
-}
 
 /** Binds a source and a sink, by default those of the configuration file, to their options. Throws a usage error. */
 function bindRun(named: Topic, flags: Flags, env: NodeJS.ProcessEnv, config?: ConfigFile) {

@@ -3,7 +3,7 @@ import { escapeLines } from '../util/terminal-text.ts';
 import { exitCodeOf, PROGRAM, type BoundCommand, type Streams } from './command.ts';
 import { answerQuery, helpText } from './help.ts';
 import { configPathOf, configurableFlags, helpWords, parse, parseRun } from './parse.ts';
-import type { RunOptions } from './observers.ts';
+import type { RunOptions } from './lifecycle.ts';
 import { setImmediate } from 'node:timers/promises';
 
 /**

@@ -13,9 +13,10 @@ import { formatDuration } from '../util/duration.ts';
 import { exitCodeOf, type RunContext, type Running, type RunningSink } from './command.ts';
 import { unknownNode } from './flags/backend.ts';
 import { backoffFrom } from './flags/global.ts';
-import { drain, remainingOf, setOomScore, watchProcess, type StopReason } from './lifecycle.ts';
+import { drain, remainingOf, setOomScore, watchProcess } from './lifecycle.ts';
+import type { Live, RunOptions, StopReason } from './lifecycle.ts';
 import { followConfig } from './live-settings.ts';
-import { observe, type Live, type Observers, type RunOptions } from './observers.ts';
+import { observe, type Observers } from './observers.ts';
 import { collectAfterFirst, keepHeapSmall } from './small-heap.ts';
 import { programVersion } from './version.ts';
 
@@ -51,7 +52,7 @@ export async function run(given: RunOptions): Promise<number> {
     const { running, work } = await prepare(options, observers);
     config =
       given.config &&
-      followConfig(given.config, options, log, (change) => {
+      followConfig(given.config, options, (change) => {
         const changed = running.setLimits?.(change);
         changed?.catch((error: unknown) => log.error('Limits not changed', { err: error }));
       });

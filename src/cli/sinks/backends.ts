@@ -167,7 +167,6 @@ function userspace(
     description: paragraphs`
       Accepts the connections of clients, dials an endpoint of the service and carries the bytes. Nothing is
       opened before the first complete state has arrived.`,
-    servesByDefault: true,
     flags: userspaceFlags(ports),
     read: readUserspace,
     async start(options, context) {

@@ -10,8 +10,9 @@ import { streamWriter } from '../../sinks/json.ts';
 import type { LocalChange } from '../../store/local-view.ts';
 import { formatHostPort } from '../../util/host-port.ts';
 import type { RunContext, RunningSink } from '../command.ts';
+import type { PortalHost } from './rule-portals.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
-import { createPortal, type PortalContext } from './userspace-portal.ts';
+import { createPortal } from './userspace-portal.ts';
 
 /** Placeholders for values that differ from run to run. */
 const PARTS = {
@@ -22,7 +23,7 @@ const PARTS = {
     probe: async () => 'alive',
     close: () => undefined,
   }),
-} satisfies PortalContext['dry'];
+} satisfies PortalHost['dry'];
 
 /**
  * Prints the commands that the portal would run for the first complete state and the addresses where the engine would

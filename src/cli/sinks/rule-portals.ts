@@ -34,8 +34,8 @@ export interface PortalHost extends Pick<RulePortalOptions, 'allocator'> {
   readonly tools: () => Promise<Tools>;
   readonly engine: 'node' | 'linux';
   /**
-   * Of a dry run: replaces values that differ from run to run, and parts that open sockets. Nothing is probed, and
-   * nothing of other portals removed.
+   * Of a dry run: replaces values that differ from run to run, and parts that open sockets. Nothing is probed, nothing
+   * of other portals removed, and `auto` means nftables on Linux.
    */
   readonly dry: Pick<RulePortalOptions, 'owner' | 'random' | 'canary'> | undefined;
 }

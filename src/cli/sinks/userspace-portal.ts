@@ -10,16 +10,10 @@ import { usage } from '../flags/table.ts';
 import type { PortalHost } from './rule-portals.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-export interface PortalContext {
-  /** Runs the programs of the host. */
-  readonly exec?: Exec;
-  /** With it, `auto` means nftables on Linux. */
-  readonly dry?: PortalHost['dry'];
+/** By default no dry run, on this system, for the engine `node`, with which `auto` does not try transparent sockets. */
+interface PortalContext extends Partial<Pick<PortalHost, 'exec' | 'engine' | 'dry'>> {
   /** Of the process that this one takes over from. */
   readonly previous?: readonly PreviousListener[];
-  /** Default: `node`, with which `auto` does not try transparent sockets. */
-  readonly engine?: 'node' | 'linux';
-  /** Default: this one. */
   readonly system?: System;
 }
 

@@ -55,9 +55,7 @@ export async function startUserspace(
     holderOf: (place) => socketHolder(place),
   });
   /** Its rules and addresses stay if a new process uses them. */
-  const rules = {
-    close: () => portal.close(options.cleanupOnExit && server?.newProcess === undefined),
-  };
+  const closePortal = () => portal.close(options.cleanupOnExit && server?.newProcess === undefined);
   /** Whether the last change set was applied. */
   let isWorking = false;
   const checks = options.healthCheckNodePorts
@@ -118,15 +116,16 @@ export async function startUserspace(
       const checksEnded = newProcess === undefined ? checks?.close() : checks?.leave();
       // In order: load balancers look elsewhere, no new state or clients arrive, then the connections end.
       if (newProcess === undefined) await checksEnded;
-      const carrier = { close: () => engine.close(newProcess && { served: newProcess.served }) };
+      const closeEngine = () => engine.close(newProcess && { served: newProcess.served });
       // Connections need the addresses that the portal has added.
-      const [first, second] = portal.redirects === true ? [rules, carrier] : [carrier, rules];
+      const [first, second] =
+        portal.redirects === true ? [closePortal, closeEngine] : [closeEngine, closePortal];
       const ended = async (): Promise<void> => {
         try {
           await proxier.close();
-          await first.close();
+          await first();
         } finally {
-          await second.close();
+          await second();
         }
       };
       await Promise.all([checksEnded, ended()]);
@@ -134,7 +133,7 @@ export async function startUserspace(
     async destroy() {
       await checks?.close();
       await engine.destroy();
-      if (portal.redirects !== true) await rules.close();
+      if (portal.redirects !== true) await closePortal();
     },
   };
 }
