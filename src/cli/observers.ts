@@ -126,12 +126,11 @@ async function guardFor(
   const { reviewsBy, REVIEW_LIMITS } = await import('../kube/reviews.ts');
   const { guardPages } = await import('../observe/access.ts');
   const { responseTimeoutMs } = REVIEW_LIMITS;
-  const times = { responseTimeoutMs, credentialsTimeoutMs: responseTimeoutMs };
   const api = await openKubeApi({
     kubeconfig: globals.authenticationKubeconfig,
     server: '',
     env: process.env,
-    limits: { ...DEFAULT_KUBE_LIMITS, ...times },
+    limits: { ...DEFAULT_KUBE_LIMITS, responseTimeoutMs, credentialsTimeoutMs: responseTimeoutMs },
     clock: systemClock,
     userAgent: userAgent(),
   });

@@ -9,13 +9,10 @@ import { hintFor, REGISTRY } from './registry.ts';
 
 const { sources, sinks, others } = REGISTRY;
 const COMMANDS = [...sources, ...sinks, ...others];
+const TABLES = COMMANDS.map(({ flags }) => flags);
 
 /** The flags of all commands, to distinguish values from words before the command is known. */
-export const ALL_FLAGS: FlagTable = Object.assign(
-  {},
-  ...COMMANDS.map(({ flags }) => flags),
-  GLOBAL_FLAGS,
-);
+export const ALL_FLAGS: FlagTable = Object.assign({}, ...TABLES, GLOBAL_FLAGS);
 
 /** The path of the configuration file that a command line or the environment names; empty: none. */
 export function configPathOf(argv: readonly string[], env: NodeJS.ProcessEnv): string {

@@ -29,15 +29,15 @@ export const kubeSource = defineGlobalSource({
     'service-proxy-name': flag(text('name'), '')`
       Serve the Services whose label service.kubernetes.io/service-proxy-name has this value. Without it: those
       that have no such label.`,
-    'with-service-labels': flag<readonly string[]>(globs, [])`
+    'with-service-labels': flag(globs, [])`
       Labels of Services to pass on: patterns for their keys, with * ? [a-z] and {x,y}.`,
-    'with-service-annotations': flag<readonly string[]>(globs, ['kpng-userspace.io/*'])`
+    'with-service-annotations': flag(globs, ['kpng-userspace.io/*'])`
       Annotations of Services to pass on, by the same patterns.`,
-    'with-node-labels': flag<readonly string[]>(globs, DEFAULT_NODE_LABELS, {
+    'with-node-labels': flag(globs, DEFAULT_NODE_LABELS, {
       defaultText: 'host name, zone and region',
     })`
       Labels of Nodes to pass on, by the same patterns. Zones are always known.`,
-    'with-node-annotations': flag<readonly string[]>(globs, [])`
+    'with-node-annotations': flag(globs, [])`
       Annotations of Nodes to pass on, by the same patterns.`,
   }),
   read(values) {

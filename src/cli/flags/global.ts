@@ -16,16 +16,13 @@ export const GLOBAL_FLAGS = {
       Format of the log on standard error.`,
   }),
   ...group('Health and metrics', {
-    'metrics-bind-address': flag<HostPort | undefined>(
+    'metrics-bind-address': flag(
       listenAddress,
       { host: '127.0.0.1', port: 10_249 },
       { aliases: ['exportMetrics'] },
     )`
       Listen address for /metrics, /proxyMode and /configz. Empty or 0: not served.`,
-    'healthz-bind-address': flag<HostPort | undefined>(listenAddress, {
-      host: '0.0.0.0',
-      port: 10_256,
-    })`
+    'healthz-bind-address': flag(listenAddress, { host: '0.0.0.0', port: 10_256 })`
       Listen address for /healthz, /livez and /readyz. Empty or 0: not served.`,
     'metrics-tls-crt': flag(text('path'), '')`
       PEM file with the certificate of the metrics server; enables HTTPS. Reloaded when it changes.`,
@@ -48,7 +45,7 @@ export const GLOBAL_FLAGS = {
         '/run/kpng-userspace/admin.sock for root, else in $XDG_RUNTIME_DIR; on Windows a named pipe',
     })`
       Unix socket, accessible to its owner only, for the commands of a running proxy. Empty: none.`,
-    'status-bind-address': flag<HostPort | undefined>(listenAddress, undefined)`
+    'status-bind-address': flag(listenAddress, undefined)`
       Listen address for the read-only status page. :8090 listens on loopback only; any client that reaches
       another address can read it. Empty or 0: not served.`,
   }),
@@ -56,7 +53,7 @@ export const GLOBAL_FLAGS = {
     config: flag(text('path'), '')`
       Configuration file with a KubeProxyConfiguration, a UserspaceProxyConfiguration, or both. Flags and
       environment variables override it. It is reloaded when it changes and on SIGHUP.`,
-    'oom-score-adj': flag<number | undefined>(optional(integer(-1000, 1000)), undefined)`
+    'oom-score-adj': flag(optional(integer(-1000, 1000)), undefined)`
       OOM score adjustment of the process on Linux, from -1000 (never killed) to 1000. Lowering it needs the
       capability SYS_RESOURCE. Empty: unchanged.`,
     'error-delay': flag(duration(1), 1000)`

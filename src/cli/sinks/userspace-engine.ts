@@ -111,17 +111,14 @@ export function crashHistory(instance: string, folder = defaultFolder()) {
     const found = isPrivate(folder) ? attempt(() => lstatSync(path)) : undefined;
     return found !== undefined && found.mtimeMs > Date.now() - WINDOW_MS ? found.size : 0;
   };
-  /** If it fails, the crash will not be remembered. */
-  const begin = (): void =>
+  /** Runs the probes. A crash is not remembered if the file cannot be written, and one that stays counts until it is too old. */
+  const during = async <T>(probes: () => Promise<T>): Promise<T> => {
+    const end = (): void => attempt(() => rmSync(path, { force: true }));
     attempt(() => {
       mkdirSync(folder, { mode: 0o700, recursive: true });
       const size = Math.min(MAX_CRASHES, crashes() + 1);
       if (isPrivate(folder)) writeFileSync(path, 'x'.repeat(size), { mode: 0o600 });
     });
-  /** If it fails, the file counts until it is too old. */
-  const end = (): void => attempt(() => rmSync(path, { force: true }));
-  const during = async <T>(probes: () => Promise<T>): Promise<T> => {
-    begin();
     // An uncaught error or a second signal; not a crash in a system call.
     process.once('exit', end);
     try {
@@ -131,7 +128,7 @@ export function crashHistory(instance: string, folder = defaultFolder()) {
       end();
     }
   };
-  return { path, crashes, begin, end, during };
+  return { path, crashes, during };
 }
 
 /** Whether it is a folder that only its owner, this user, may write to. */

@@ -60,12 +60,12 @@ export function userspaceFlags(ports: PortRange | undefined) {
         when it is not given: what INTERFACE_TO_ADD_SERVICE_IP names, else vEthernet (HNS Internal NIC), else
         what there is; the log says which and why.`,
       'bind-address': flag(ipAddress, '0.0.0.0')`Address of the proxy ports.`,
-      'port-range': flag<PortRange | undefined>(portRange, ports, {
+      'port-range': flag(portRange, ports, {
         aliases: ['proxy-port-range'],
       })`
         Ports to take proxy ports from. Empty: any free port.`,
       // Throws if the portal refuses an item.
-      'nodeport-addresses': flag<readonly string[]>(
+      'nodeport-addresses': flag(
         list('cidrs', (item) => nodePortAddresses([item], [])),
         [],
       )`
@@ -74,7 +74,7 @@ export function userspaceFlags(ports: PortRange | undefined) {
       'node-ports-only': flag(toggle, false)`
         Serve node ports only, beside another Service proxy: cluster, external and load-balancer IPs are left
         alone.`,
-      'cluster-cidr': flag<readonly string[]>(list('cidrs', checkNetwork), [])`
+      'cluster-cidr': flag(list('cidrs', checkNetwork), [])`
         Networks of pods, separated by commas. Their clients, like those on the node itself, reach any endpoint
         at the external addresses of services whose externalTrafficPolicy is Local. The source kube adds the
         podCIDRs of the node.`,
