@@ -13,13 +13,11 @@ import { PROGRAM, type OtherLine, type Streams, type BoundCommand } from './comm
 import { unknownNode } from './flags/backend.ts';
 import type { EffectiveSetting } from './flags/read.ts';
 
-type Output = Pick<Streams, 'stdout' | 'stderr'>;
-
 /** Reports all errors of a configuration file. Returns the exit code. */
 export function validateConfig(
   path: string,
   { fields, parseRun }: Pick<OtherLine, 'fields' | 'parseRun'>,
-  output: Output,
+  output: Streams,
 ): Promise<0 | 2> {
   return validate(path, output, async (report) => {
     const resolved = resolveConfig(path, await readConfigText(path), fields());
@@ -35,7 +33,7 @@ export function validateConfig(
 }
 
 /** Reports all errors of a state file; `nodeName`: of a node that it should have. Returns the exit code. */
-export function validateState(path: string, nodeName: string, output: Output): Promise<0 | 2> {
+export function validateState(path: string, nodeName: string, output: Streams): Promise<0 | 2> {
   return validate(path, output, async (report) => {
     const content = await readContent(path, DEFAULT_FILE_LIMITS.maxFileBytes, STATE_FILE);
     if (content instanceof KpngError) throw content;
@@ -58,7 +56,7 @@ export function validateState(path: string, nodeName: string, output: Output): P
 /** `check` reports warnings and resolves with what follows `FILE is valid`. Rejects with a line for each error. */
 async function validate(
   path: string,
-  { stdout, stderr }: Output,
+  { stdout, stderr }: Streams,
   check: (report: (text: string) => void) => Promise<string>,
 ): Promise<0 | 2> {
   const report = (text: string): void => printLine(stderr, `${PROGRAM}: ${text}`);

@@ -227,7 +227,7 @@ export const TEXTS = {
   status: statusText,
   services: servicesText,
   service: ({ services }: { readonly services: readonly ServiceDetails[] }) =>
-    services.flatMap((each, index) => (index === 0 ? oneService(each) : ['', ...oneService(each)])),
+    services.flatMap((each) => ['', ...oneService(each)]).slice(1),
   connections: connectionsText,
   drain: drainedText,
   undrain: ({ what, servicePorts }: DrainOutcome) => [

@@ -117,15 +117,8 @@ const toExtip = defineSink({
     const exec = dryRun ? dryExec(streamWriter(stdout, () => done.resolve())) : systemExec;
     const tools = iptablesTools(exec, iptablesFlavor, log, dryRun);
     const sink = new ExtipSink({ loadBalancersOnly, chainPrefix, exec, tools });
-    return {
-      sink: {
-        async sync(change) {
-          await sink.sync(change);
-          if (dryRun) done.resolve();
-        },
-      },
-      ended: done.promise,
-    };
+    const inPlace = async () => done.resolve();
+    return { sink, ended: done.promise, ...(dryRun && { inPlace }) };
   },
 });
 

@@ -54,8 +54,7 @@ export async function createRulePortal(
     const check = () => removeStaleRules(kind, flavor, options, log, exec);
     await Promise.all([watch?.(signal), waitForOtherWriters(kind, check, signal)]);
   };
-  const shared = { allocator, bindAddress, nodePortAddresses, exec };
-  const rules = { ...shared, ...(dry ?? { afterStart }) };
+  const rules = { allocator, bindAddress, nodePortAddresses, exec, ...(dry ?? { afterStart }) };
   if (kind === 'iptables') {
     const families = dry ? undefined : await iptablesFamilies(host);
     const backend = iptablesBackend(exec, tools, options.portalChainPrefix);
