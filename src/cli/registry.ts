@@ -4,6 +4,7 @@ import { examples, paragraphs } from './command.ts';
 import type { OtherCommand, SinkCommand, SourceCommand } from './command.ts';
 import { CLEANUP_FLAGS, NODE_FLAGS } from './flags/backend.ts';
 import { text } from './flags/kinds.ts';
+import type { GivenFlag } from './flags/read.ts';
 import { flag, group, atMost, usage } from './flags/table.ts';
 import { SERVICE_FLAGS, VERBS } from './service/spec.ts';
 import { BACKENDS } from './sinks/backends.ts';
@@ -95,13 +96,11 @@ const config: OtherCommand = {
     }
     if (form !== 'print') throw usage('write config validate FILE or config print');
     // `to-file` has another --output, which is a path.
-    const isForm = ({ name, text }: { name: string; text: string | undefined }): boolean =>
+    const isForm = ({ name, text }: GivenFlag): boolean =>
       name === 'output' && OUTPUT_FORMS.some((each) => each === text);
     const output = SHOW_FLAGS.output.kind.parse(flags.findLast(isForm)?.text ?? 'table');
-    const bound = line.bindRun(
-      operands,
-      flags.filter((flag) => !isForm(flag)),
-    );
+    const others = flags.filter((each) => !isForm(each));
+    const bound = line.bindRun(operands, others);
     return async (streams) =>
       (await import('./validate.ts')).printConfig(bound, output, configPath, streams);
   },

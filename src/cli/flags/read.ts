@@ -117,8 +117,7 @@ function parse(label: string, { kind }: FlagSpec<unknown>, text: string | undefi
 function jsonOf(parsed: unknown, text: string, { type, enum: words }: FieldSchema): unknown {
   // Neither would take an empty text.
   if (text === '' && (type === 'integer' || words !== undefined)) return null;
-  if (type === 'integer') return Number(text);
-  if (type === 'boolean') return text === 'true';
+  if (type === 'integer' || type === 'boolean') return parsed;
   if (!Array.isArray(parsed)) return text;
   const items: readonly unknown[] = parsed;
   return items.every((item) => typeof item === 'string') ? items : text.split(',');

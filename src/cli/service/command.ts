@@ -119,7 +119,9 @@ function nssm(program: string, spec: ServiceSpec, exec: Exec, clock: Clock) {
   const { name } = spec;
   const run = async (doing: string, ...args: readonly string[]): Promise<string> => {
     try {
-      return plain((await exec({ file: program, args, timeoutMs: 120_000 })).stdout).trim();
+      const { stdout } = await exec({ file: program, args, timeoutMs: 120_000 });
+      // NSSM prints UTF-16 unless it prints to a console.
+      return stdout.replaceAll('\0', '').trim();
     } catch (error) {
       throw failed(error as ExecError, doing, program);
     }
@@ -231,11 +233,6 @@ function settings(spec: ServiceSpec): string[][] {
   ];
 }
 
-/** NSSM prints UTF-16 unless it prints to a console. */
-function plain(text: string): string {
-  return text.replaceAll('\0', '');
-}
-
 function wrapperFailed(message: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_WRAPPER_FAILED', message, { cause });
 }
@@ -248,7 +245,8 @@ function failed(cause: ExecError, doing: string, program: string): KpngError {
       cause,
     );
   }
-  const output = `${plain(cause.stderr)}\n${plain(cause.stdout)}`.replaceAll(/\s+/g, ' ').trim();
+  const printed = `${cause.stderr}\n${cause.stdout}`.replaceAll('\0', '');
+  const output = printed.replaceAll(/\s+/g, ' ').trim();
   const text = output === '' ? cause.message : `NSSM says ${JSON.stringify(output.slice(0, 300))}`;
   return wrapperFailed(`${doing}: ${text}`, cause);
 }

@@ -55,10 +55,8 @@ export async function startDryRun(
     const ports = desired.flatMap((each) => each.ports);
     const holds = options.limits.holdTimeoutMs > 0;
     const policy = { redirects: portal.redirects === true, holds, podNetworks };
-    portal.plan(
-      ports.map((each) => portalInput(each, policy)),
-      [],
-    );
+    const inputs = ports.map((each) => portalInput(each, policy));
+    portal.plan(inputs, []);
     await portal.prepare?.();
     const portOf = assumedPorts();
     const lines: string[] = [];

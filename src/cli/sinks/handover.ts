@@ -73,10 +73,8 @@ export async function beginHandover(
 export function previousListeners(snapshot: readonly ServicePortSnapshot[]): PreviousListener[] {
   const shared = new Set<string>();
   return snapshot.flatMap(({ name, protocol, listeners }) => {
-    const keys = slotKeys(
-      { name, protocol },
-      listeners.map(({ listen }) => listen),
-    );
+    const specs = listeners.map(({ listen }) => listen);
+    const keys = slotKeys({ name, protocol }, specs);
     return listeners.flatMap((status, index): PreviousListener[] => {
       if (status.state !== 'listening') return [];
       const { address, traffic, port: asked } = status.listen;
