@@ -46,7 +46,7 @@ type Flags = Readonly<Record<string, unknown>>;
 interface AdminText extends CommandText {
   /** Arguments after the word, such as `[NAME]`; absent: none. */
   readonly operand?: string;
-  /** Throws a usage error if operand and flags contradict each other. By default, the operation is named like the command. */
+  /** Throws a usage error if operand and flags contradict each other. Default operation: named like the command. */
   readonly request?: (operand: string, flags: Flags) => Partial<AdminRequest>;
 }
 

@@ -111,7 +111,7 @@ export function crashHistory(instance: string, folder = defaultFolder()) {
     const found = isPrivate(folder) ? attempt(() => lstatSync(path)) : undefined;
     return found !== undefined && found.mtimeMs > Date.now() - WINDOW_MS ? found.size : 0;
   };
-  /** Runs the probes. A crash is not remembered if the file cannot be written, and one that stays counts until it is too old. */
+  /** Runs the probes. If the file cannot be written, no crash is remembered; if it stays, it counts until it is too old. */
   const during = async <T>(probes: () => Promise<T>): Promise<T> => {
     const end = (): void => attempt(() => rmSync(path, { force: true }));
     attempt(() => {

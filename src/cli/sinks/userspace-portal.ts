@@ -10,7 +10,7 @@ import { usage } from '../flags/table.ts';
 import type { PortalHost } from './rule-portals.ts';
 import type { UserspaceOptions } from './userspace-options.ts';
 
-/** By default no dry run, on this system, for the engine `node`, with which `auto` does not try transparent sockets. */
+/** Default: no dry run; this system; the engine `node`, with which `auto` does not try transparent sockets. */
 interface PortalContext extends Partial<Pick<PortalHost, 'exec' | 'engine' | 'dry'>> {
   /** Of the process that this one takes over from. */
   readonly previous?: readonly PreviousListener[];
