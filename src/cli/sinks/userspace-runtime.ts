@@ -30,7 +30,9 @@ export async function startUserspace(
   const handover =
     path === ''
       ? undefined
-      : await (await import('./handover.ts')).beginHandover(path, served, log, activation);
+      : await (
+          await import('../../handover/begin.ts')
+        ).beginHandover(path, served, log, activation);
   const server = handover?.server;
   // The portal follows from the engine, and the engine's fallback from the portal.
   const chosen: { portal?: Portal } = {};

@@ -1,13 +1,13 @@
-import { HandoverServer, type Offered } from '../../handover/predecessor.ts';
-import { takeOver } from '../../handover/take-over.ts';
-import type { Log } from '../../observe/log.ts';
-import type { PreviousListener } from '../../handover/protocol.ts';
-import { isShared, slotKeys } from '../../proxysocket/core/addresses.ts';
-import type { Engine, ServicePortSnapshot } from '../../proxysocket/engine.ts';
-import { MAX_LISTED } from '../../proxysocket/inspect.ts';
-import type { PreviousFlow } from '../../proxysocket/udp/known-clients.ts';
-import type { Activation } from '../../util/activation.ts';
-import { pagePorts } from '../../util/http-server.ts';
+import type { Log } from '../observe/log.ts';
+import { isShared, slotKeys } from '../proxysocket/core/addresses.ts';
+import type { Engine, ServicePortSnapshot } from '../proxysocket/engine.ts';
+import { MAX_LISTED } from '../proxysocket/inspect.ts';
+import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
+import type { Activation } from '../util/activation.ts';
+import { pagePorts } from '../util/http-server.ts';
+import { HandoverServer, type Offered } from './predecessor.ts';
+import type { PreviousListener } from './protocol.ts';
+import { takeOver } from './take-over.ts';
 
 /**
  * Takes over from a running process over the socket at `path`; without one, or if that fails, this process starts alone.
@@ -70,7 +70,7 @@ export async function beginHandover(
 }
 
 /** Where service ports listen now, for a new process. */
-export function previousListeners(snapshot: readonly ServicePortSnapshot[]): PreviousListener[] {
+function previousListeners(snapshot: readonly ServicePortSnapshot[]): PreviousListener[] {
   const shared = new Set<string>();
   return snapshot.flatMap(({ name, protocol, listeners }) => {
     const specs = listeners.map(({ listen }) => listen);
