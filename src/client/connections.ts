@@ -5,7 +5,6 @@
  * socket, so each retry would leak a descriptor; it has no TCP keepalive; and for an IP address as target it asks
  * Node for a TLS server name that Node (since 26) refuses. Custom credentials give access to each socket.
  */
-import type { CallCredentials, ChannelCredentials } from '@grpc/grpc-js';
 import { isIP, type Socket } from 'node:net';
 import type { Target } from './target.ts';
 import type { TlsMaterial } from '../util/tls-files.ts';
@@ -17,7 +16,7 @@ import type { TlsMaterial } from '../util/tls-files.ts';
 const TCP_KEEPALIVE_MS = 30_000;
 
 export async function trackConnections(target: Target, tls: TlsMaterial | undefined) {
-  const { CallCredentials: NoCall, ChannelCredentials } = await import('@grpc/grpc-js');
+  const { ChannelCredentials } = await import('@grpc/grpc-js');
   const secure = tls && (await tlsUpgrade(target.host, tls));
   const sockets = new Set<Socket>();
   let destroyed = false;
@@ -32,26 +31,17 @@ export async function trackConnections(target: Target, tls: TlsMaterial | undefi
     return secure ? { socket: await secure(socket), secure: true } : { socket, secure: false };
   };
 
-  class TrackingCredentials extends ChannelCredentials {
-    _isSecure(): boolean {
-      return secure !== undefined;
-    }
-    _equals(other: ChannelCredentials): boolean {
-      return other === this;
-    }
-    _createSecureConnector(_target: unknown, _options: unknown, call?: CallCredentials) {
-      const callCredentials = call ?? NoCall.createEmpty();
-      return {
-        connect,
-        waitForReady: () => Promise.resolve(),
-        getCallCredentials: () => callCredentials,
-        destroy: () => {},
-      };
-    }
-  }
+  const credentials = ChannelCredentials.createInsecure();
+  const connector = credentials._createSecureConnector.bind(credentials);
+  Object.assign(credentials, {
+    _isSecure: () => secure !== undefined,
+    _createSecureConnector(...args: Parameters<typeof connector>) {
+      return { ...connector(...args), connect };
+    },
+  });
 
   return {
-    credentials: new TrackingCredentials(),
+    credentials,
     /** Whether a TCP connection was established. */
     get reached(): boolean {
       return reached;

@@ -2,7 +2,7 @@
  * One Watch call. The gRPC library is loaded when the first stream is opened, so programs that take
  * their state from elsewhere never load it.
  */
-import type { Client, ChannelOptions, connectivityState } from '@grpc/grpc-js';
+import type { ChannelOptions, Client, connectivityState, ServiceError } from '@grpc/grpc-js';
 import { decodeOp, type StreamOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
@@ -87,13 +87,14 @@ export async function* readOperations(
       const seconds = connectTimeoutMs / 1000;
       throw new KpngError('KPNG_SOURCE_LOST', `No answer within ${seconds} s.`);
     }
-    const { code, details } = statusOf(cause);
-    const name = code === undefined ? 'error' : (status[code] ?? `status ${code}`);
+    const { code, message: whole, details } = cause as ServiceError;
+    const name = status[code] ?? `status ${code}`;
+    const reason = tidy(details || whole);
     const hint =
       tls === undefined && connections.reached && !connected
         ? 'it may be a server with TLS, and this client uses none; give its authority with --api-client-tls-ca'
-        : hintFor(name, details, api.name, maxMessageSize);
-    const message = `${name}: ${details}${hint === undefined ? '' : ` (${hint})`}`;
+        : hintFor(name, reason, api.name, maxMessageSize);
+    const message = `${name}: ${reason}${hint === undefined ? '' : ` (${hint})`}`;
     // Without the cause, which says the same in other words.
     throw new KpngError('KPNG_SOURCE_LOST', message);
   } finally {
@@ -177,13 +178,6 @@ function hintFor(
     return `--max-msg-size is ${maxMessageSize}`;
   }
   return undefined;
-}
-
-function statusOf(cause: unknown): { code: number | undefined; details: string } {
-  if (!(cause instanceof Error)) return { code: undefined, details: String(cause) };
-  const code = 'code' in cause && typeof cause.code === 'number' ? cause.code : undefined;
-  const details = 'details' in cause && typeof cause.details === 'string' ? cause.details : '';
-  return { code, details: tidy(details === '' ? cause.message : details) };
 }
 
 /** grpc-js appends a mostly empty note and the time, and repeats the code. */
