@@ -44,7 +44,6 @@ export class Watch {
   #halfClosed = false;
   #ended = false;
   #syncs = 0;
-  #nodeName = '';
   #lastRequest: Buffer | undefined;
   #requested: WatchReq = { nodeName: '', clusterScope: undefined };
 
@@ -63,9 +62,9 @@ export class Watch {
       if (this.#ended) return;
       try {
         for (const request of requests.read(chunk)) this.#onRequest(request);
-      } catch (cause) {
-        if (!(cause instanceof Refusal)) throw cause;
-        this.end(cause.code, new KpngError('KPNG_OP_INVALID', cause.message, { cause }));
+      } catch (refusal) {
+        if (!(refusal instanceof Refusal)) throw refusal;
+        this.end(refusal.status, refusal);
       }
     });
     this.#stream.once('end', () => this.#onHalfClose());
@@ -84,17 +83,8 @@ export class Watch {
     if (request === undefined || this.#sending !== undefined || this.#ended) return;
     const changes = this.#reader.next(request.nodeName, request.clusterScope);
     if (changes === undefined) return;
-    this.#nodeName = request.nodeName;
-    const isOnePiece = Buffer.isBuffer(changes);
-    if (isOnePiece && !this.#stream.writableNeedDrain) {
-      this.#write(changes);
-      this.#sent();
-    } else {
-      // A client that sends requests without reading must not fill the memory: it gets the next response when it has
-      // taken this one.
-      this.#sending = isOnePiece ? [changes].values() : piecesOf(changes);
-      this.#send();
-    }
+    this.#sending = Buffer.isBuffer(changes) ? [changes].values() : piecesOf(changes);
+    this.#send();
   }
 
   /** Writes whole frames, which must not be changed before `onTaken`: they are sent then, or never will be. */
@@ -119,10 +109,8 @@ export class Watch {
       try {
         this.#requested = WatchReq.decode(checked(request, SHAPES['localv1.WatchReq']));
       } catch (cause) {
-        throw new Refusal(
-          status.INVALID_ARGUMENT,
-          `A request cannot be decoded: ${messageOf(cause)}.`,
-        );
+        const problem = `A request cannot be decoded: ${messageOf(cause)}.`;
+        throw new Refusal(status.INVALID_ARGUMENT, problem, cause);
       }
       // A copy: the message is part of a larger buffer.
       this.#lastRequest = Buffer.from(request);
@@ -142,7 +130,10 @@ export class Watch {
     if (this.#requests.length === 0) this.#close();
   }
 
-  /** Sends the next piece, and the one after it when the client has taken that. */
+  /**
+   * Sends the next piece, and the one after it when the client has taken that. The next request waits as long: a client
+   * that sends requests without reading must not fill the memory.
+   */
   #send(): void {
     if (this.#sending === undefined || this.#ended) return;
     const { done, value } = this.#sending.next();
@@ -151,10 +142,6 @@ export class Watch {
       return;
     }
     this.#sending = undefined;
-    this.#sent();
-  }
-
-  #sent(): void {
     this.#syncs++;
     this.#requests.shift();
     if (this.#requests.length > 0) this.poll();
@@ -178,7 +165,7 @@ export class Watch {
     watchEnded.publish({
       api,
       peer: this.#peer,
-      nodeName: this.#nodeName,
+      nodeName: this.#requested.nodeName,
       syncs: this.#syncs,
       watchers: hub.watches.size,
       error,
@@ -259,12 +246,12 @@ export function* piecesOf(frames: Iterable<Buffer>): Generator<Buffer, void, und
 }
 
 /** A request is not accepted: the call has to end with this status. */
-export class Refusal extends Error {
-  readonly code: status;
+export class Refusal extends KpngError {
+  readonly status: status;
 
-  constructor(code: status, message: string) {
-    super(message);
-    this.code = code;
+  constructor(code: status, message: string, cause?: unknown) {
+    super('KPNG_OP_INVALID', message, { cause });
+    this.status = code;
   }
 }
 
