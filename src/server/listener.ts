@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
-import { createServer as createSecureServer, Server as TlsServer, type TLSSocket } from 'node:tls';
+import { createServer as createSecureServer, Server as TlsServer } from 'node:tls';
 import { KpngError, messageOf } from '../errors.ts';
 import { listenCode, listenFailure } from '../util/listen-failure.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
@@ -47,12 +47,11 @@ export async function listen(options: ListenerOptions) {
   if (address.kind === 'unix') await removeStaleSocket(address);
   const sockets = new Set<Socket>();
   const shares = new Shares(maxConnections);
-  const server =
-    tls === undefined
-      ? createServer((socket) => {
-          if (!socket.destroyed) onConnection(socket);
-        })
-      : createTlsServer(tls, onConnection);
+  const server = tls === undefined ? createServer() : createTlsServer(tls);
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    socket.on('error', () => {});
+    if (!socket.destroyed) onConnection(socket);
+  });
   // Runs before any other handler.
   server.prependListener('connection', (socket: Socket) => {
     socket.on('error', () => {});
@@ -158,15 +157,13 @@ async function listenError(address: ListenAddress, cause: unknown): Promise<Kpng
 const NO_TLS =
   'the client does not speak TLS, which this server requires; set --api-client-tls-ca, for example';
 
-/** A server for HTTP/2 connections with completed handshakes. Publishes failed ones. */
-function createTlsServer(tls: TlsMaterial, onSecured: (socket: TLSSocket) => void): Server {
-  const server = createSecureServer(
-    { ...serverContext(tls), ALPNProtocols: ['h2'], handshakeTimeout: HANDSHAKE_MS },
-    (socket) => {
-      socket.on('error', () => {});
-      onSecured(socket);
-    },
-  );
+/** A server of TLS for HTTP/2. Publishes failed handshakes. */
+function createTlsServer(tls: TlsMaterial): Server {
+  const server = createSecureServer({
+    ...serverContext(tls),
+    ALPNProtocols: ['h2'],
+    handshakeTimeout: HANDSHAKE_MS,
+  });
   server.on('tlsClientError', (error, socket) => {
     // OpenSSL's error for a client without TLS is hard to recognize.
     const described = isPlaintext(error) ? new Error(NO_TLS) : error;

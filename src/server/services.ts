@@ -50,10 +50,11 @@ export function addHealth(
   apis: readonly ApiName[],
 ): () => void {
   const names = ['', ...apis.map((api) => SERVICES[api])];
-  const status = () => (store.synced ? 'SERVING' : 'NOT_SERVING');
-  const health = new HealthImplementation(
-    Object.fromEntries(names.map((name) => [name, status()] as const)),
-  );
+  const health = new HealthImplementation();
+  const setAll = (isServing: boolean): void => {
+    for (const name of names) health.setStatus(name, isServing ? 'SERVING' : 'NOT_SERVING');
+  };
+  setAll(store.synced);
   health.addToServer({
     addService(definition, implementation) {
       // grpc-js would remember every name that a client sends.
@@ -65,19 +66,16 @@ export function addHealth(
       server.addService(definition, { ...implementation, watch });
     },
   });
-  const setAll = (value: 'SERVING' | 'NOT_SERVING'): void => {
-    for (const name of names) health.setStatus(name, value);
-  };
   const stopListening = store.synced
     ? () => {}
     : store.onChange(() => {
         if (!store.synced) return;
-        setAll('SERVING');
+        setAll(true);
         stopListening();
       });
   return () => {
     stopListening();
-    setAll('NOT_SERVING');
+    setAll(false);
   };
 }
 
