@@ -33,7 +33,7 @@ export class CalloutSink implements LocalSink {
   readonly #clock: Clock;
   readonly #stop = new AbortController();
   /** Settles when the current run has ended. */
-  #program: Promise<unknown> = Promise.resolve();
+  #program: Promise<Buffer | undefined> = Promise.resolve(undefined);
 
   constructor(options: CalloutOptions) {
     this.#options = options;
@@ -51,9 +51,8 @@ export class CalloutSink implements LocalSink {
 
   async sync({ view }: LocalChange): Promise<void> {
     if (this.#stop.signal.aborted) return;
-    const running = this.#run(stateJson(view));
-    this.#program = running;
-    const output = await running;
+    this.#program = this.#run(stateJson(view));
+    const output = await this.#program;
     if (output !== undefined) await this.#options.write(Buffer.concat([output, LINE_FEED]));
   }
 
@@ -65,20 +64,14 @@ export class CalloutSink implements LocalSink {
       const why = `the state for ${program} could not be written to a temporary file`;
       throw failed(`${why}: ${messageOf(cause)}`, cause);
     });
-    const { signal } = this.#stop;
-    const run = signal.aborted ? STOPPED : follow(this.#options, input.fd, signal, this.#clock);
-    const end = await Promise.resolve(run).catch((cause: NodeJS.ErrnoException): ProgramEnd => {
+    const run = follow(this.#options, input.fd, this.#stop.signal, this.#clock);
+    const end = await run.catch((cause: NodeJS.ErrnoException): ProgramEnd => {
       const why = START_FAILURES[cause.code ?? ''] ?? cause.message;
-      return {
-        ...STOPPED,
-        result: 'start',
-        problem: `${program} could not be started: ${why}`,
-        cause,
-      };
+      const error = failed(`${program} could not be started: ${why}`, cause);
+      return { ...STOPPED, result: 'start', error };
     });
     await input.close();
-    const { result, problem, cause, stdout, stderr } = end;
-    const error = problem === undefined ? undefined : failed(problem, cause);
+    const { result, error, stdout, stderr } = end;
     const durationMs = this.#clock.now() - started;
     calloutEnded.publish({ program, result, error, stderr, durationMs });
     if (error !== undefined) throw error;
@@ -88,16 +81,14 @@ export class CalloutSink implements LocalSink {
 
 const LINE_FEED = Buffer.from('\n');
 
-function failed(message: string, cause: unknown): KpngError {
+function failed(message: string, cause?: unknown): KpngError {
   return new KpngError('KPNG_CALLOUT_FAILED', message, { cause });
 }
 
 /** How a run has ended. */
 interface ProgramEnd {
   readonly result: CalloutEnded['result'];
-  /** What went wrong; undefined: it succeeded, or was stopped. */
-  readonly problem?: string | undefined;
-  readonly cause?: unknown;
+  readonly error: CalloutEnded['error'];
   readonly stdout: Buffer;
   /** The end of its standard error. */
   readonly stderr: string;
@@ -109,7 +100,12 @@ export const TERM_GRACE_MS = 2000;
 /** How much of the end of standard error is kept. Bytes. */
 export const STDERR_TAIL = 4096;
 
-const STOPPED: ProgramEnd = { result: 'stopped', stdout: Buffer.alloc(0), stderr: '' };
+const STOPPED: ProgramEnd = {
+  result: 'stopped',
+  error: undefined,
+  stdout: Buffer.alloc(0),
+  stderr: '',
+};
 const START_FAILURES: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such program',
   EACCES: 'it may not be executed',
@@ -125,11 +121,12 @@ async function follow(
   signal: AbortSignal,
   clock: Clock,
 ): Promise<ProgramEnd> {
+  if (signal.aborted) return STOPPED;
   const stdout: Buffer[] = [];
   let printed = 0;
   let stderr = Buffer.alloc(0);
   /** Why it is being killed. */
-  let killedFor: Pick<ProgramEnd, 'result' | 'problem'> | undefined;
+  let killedFor: Pick<ProgramEnd, 'result' | 'error'> | undefined;
   const child = spawn(program, [], {
     stdio: [stdin, 'pipe', 'pipe'],
     detached: process.platform !== 'win32',
@@ -145,13 +142,13 @@ async function follow(
     else child.once('exit', () => detach(child));
   };
   const killFor = (result: ProgramEnd['result'], problem?: string): void => {
-    killedFor ??= { result, problem };
+    killedFor ??= { result, error: problem === undefined ? undefined : failed(problem) };
     kill();
   };
   const timeUp = (): void => {
     const limit = formatDuration(timeoutMs);
     const problem = `${program}, or a process that it started, timed out after ${limit}`;
-    killedFor ??= { result: 'timeout', problem };
+    killedFor ??= { result: 'timeout', error: failed(problem) };
     signalGroup(child, 'SIGTERM');
     timer = clock.setTimer(TERM_GRACE_MS, kill);
   };
@@ -181,10 +178,10 @@ async function follow(
 }
 
 function endWith(program: string, code: number | null, by: NodeJS.Signals) {
-  if (code === 0) return { result: 'ok' } as const;
+  if (code === 0) return { result: 'ok', error: undefined } as const;
   return code === null
-    ? ({ result: 'signal', problem: `${program} was killed by ${by}` } as const)
-    : ({ result: 'exit', problem: `${program} ended with code ${code}` } as const);
+    ? ({ result: 'signal', error: failed(`${program} was killed by ${by}`) } as const)
+    : ({ result: 'exit', error: failed(`${program} ended with code ${code}`) } as const);
 }
 
 /** The end of a program's output, trimmed; begins with an ellipsis if it was cut. */

@@ -201,11 +201,9 @@ export interface HealthCheck {
 export function healthCheckOf(entry: ServiceEntry): HealthCheck | undefined {
   const { externalTrafficToLocal, healthCheckNodePort: port } = entry.service;
   if (port === 0 || !externalTrafficToLocal) return undefined;
-  let localEndpoints = 0;
-  for (const { local, terminating = false } of entry.endpoints.values()) {
-    if (local && !terminating) localEndpoints += 1;
-  }
-  return { service: entry.key, port, localEndpoints };
+  const endpoints = [...entry.endpoints.values()];
+  const ready = endpoints.filter(({ local, terminating = false }) => local && !terminating);
+  return { service: entry.key, port, localEndpoints: ready.length };
 }
 
 /**
@@ -213,12 +211,8 @@ export function healthCheckOf(entry: ServiceEntry): HealthCheck | undefined {
  * when not. `healthy`: the proxy on this node works.
  */
 function answerFor({ service, localEndpoints }: HealthCheck, healthy: boolean): HttpResponse {
-  const at = service.indexOf('/');
-  const body = {
-    service: { namespace: service.slice(0, at), name: service.slice(at + 1) },
-    localEndpoints,
-    serviceProxyHealthy: healthy,
-  };
+  const [namespace, name] = service.split('/');
+  const body = { service: { namespace, name }, localEndpoints, serviceProxyHealthy: healthy };
   return {
     status: localEndpoints > 0 && healthy ? 200 : 503,
     type: 'application/json',
