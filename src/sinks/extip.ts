@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { Protocol, type Endpoint, type PortMapping } from '../api/generated/localv1/api.ts';
+import { Protocol, type PortMapping } from '../api/generated/localv1/api.ts';
 import { KpngError, type ErrorCode } from '../errors.ts';
 import type { Exec } from '../portal/exec.ts';
 import { restoreRules, type Tools } from '../portal/iptables/tools.ts';
@@ -39,19 +39,15 @@ export class ExtipSink implements LocalSink {
   }
 
   async sync({ view }: LocalChange): Promise<void> {
-    const both = ([4, 6] as const).map(
-      (family) => [family, extipRules(view, family, this.#options)] as const,
-    );
-    const problems = both.flatMap(([, each]) => each.problems);
+    const both = ([4, 6] as const).map((family) => extipRules(view, family, this.#options));
+    const problems = both.flatMap((each) => each.problems);
     for (const error of this.#onlyNew(problems)) extipProblem.publish({ error });
-    const outcomes = await Promise.allSettled(
-      both.map(async ([family, { text, any }]) => this.#writeFamily(family, text, any)),
-    );
+    const outcomes = await Promise.allSettled(both.map((each) => this.#write(each)));
     // Each family has been tried; the first failure is thrown, and all are retried.
     for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
   }
 
-  async #writeFamily(family: Family, text: string, any: boolean): Promise<void> {
+  async #write({ family, text, any }: ReturnType<typeof extipRules>): Promise<void> {
     if (this.#written.get(family) === text) return;
     const { exec } = this.#options;
     const tools = await this.#options.tools();
@@ -100,16 +96,15 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions) {
     const ips = addresses(entry.service.ips?.externalIPs, family);
     const [firstIP] = ips;
     if (firstIP === undefined) continue;
-    // External traffic policies count: external IPs are for clients from outside.
-    const endpoints = [...entry.endpoints.values()].filter(
-      ({ scopes }) => scopes === undefined || scopes.external,
-    );
-    for (const endpoint of endpoints) {
-      const [address] = addresses(endpoint.ips, family);
-      const previous = (address && sources.get(address)) ?? firstIP;
-      if (address !== undefined && collator.compare(firstIP, previous) <= 0) {
-        sources.set(address, firstIP);
-      }
+    const endpoints = [...entry.endpoints.values()].flatMap((endpoint) => {
+      // External traffic policies count: external IPs are for clients from outside.
+      const isExternal = endpoint.scopes?.external ?? true;
+      const [host] = addresses(endpoint.ips, family);
+      return isExternal && host !== undefined ? { endpoint, host } : [];
+    });
+    for (const { host } of endpoints) {
+      const previous = sources.get(host) ?? firstIP;
+      if (collator.compare(firstIP, previous) <= 0) sources.set(host, firstIP);
     }
     const names = new Set(entry.service.ports.map(({ name }) => name));
     for (const port of entry.service.ports) {
@@ -119,9 +114,13 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions) {
         problems.push(problemOf(entry, port, 'KPNG_SERVICE_INVALID', text));
         continue;
       }
-      const targets = endpoints.flatMap((endpoint) => targetOf(endpoint, port, names, family));
-      for (const { address, port: number } of targets) {
-        forward.add(`-d ${address} -p ${protocol} -m ${protocol} --dport ${number} -j ACCEPT`);
+      const targets = endpoints.flatMap(({ endpoint, host }) => {
+        const number = resolvePort(port, endpoint, names);
+        return number !== undefined && isPort(number) ? { host, port: number } : [];
+      });
+      for (const target of targets) {
+        const match = `-p ${protocol} -m ${protocol} --dport ${target.port}`;
+        forward.add(`-d ${target.host} ${match} -j ACCEPT`);
       }
       for (const ip of ips) {
         const match = `-d ${ip} -p ${protocol} -m ${protocol} --dport ${port.port}`;
@@ -132,10 +131,9 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions) {
           continue;
         }
         holders.set(match, entry.key);
-        for (const [index, { address, port: number }] of targets.entries()) {
+        for (const [index, target] of targets.entries()) {
           const chance = share(targets.length - index);
-          const to = formatHostPort({ host: address, port: number });
-          dnat.push(`${match}${chance} -j DNAT --to-destination ${to}`);
+          dnat.push(`${match}${chance} -j DNAT --to-destination ${formatHostPort(target)}`);
         }
       }
     }
@@ -152,19 +150,7 @@ function extipRules(view: LocalView, family: Family, options: ExtipOptions) {
     table('filter', { forward: [...forward] }) + table('nat', { DNAT: dnat, SNAT: snat });
   /** Whether there are rules, besides the empty chains. */
   const any = sources.size > 0;
-  return { text, any, problems };
-}
-
-function targetOf(
-  endpoint: Endpoint,
-  port: PortMapping,
-  names: ReadonlySet<string>,
-  family: Family,
-): { address: string; port: number }[] {
-  const [address] = addresses(endpoint.ips, family);
-  const number = resolvePort(port, endpoint, names);
-  if (address === undefined || number === undefined || !isPort(number)) return [];
-  return [{ address, port: number }];
+  return { family, text, any, problems };
 }
 
 /** Only valid addresses may enter a script. */
