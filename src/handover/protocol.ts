@@ -14,26 +14,18 @@ import type { PreviousFlow } from '../proxysocket/udp/known-clients.ts';
 
 export const HANDOVER_VERSION = 1;
 
-export interface PreviousListener {
-  readonly servicePort: string;
-  readonly protocol: Protocol;
-  readonly address: string;
-  readonly traffic: Traffic;
-  /** The requested port: 0 if the kernel chooses. */
-  readonly asked: number;
-  readonly port: number;
-  readonly key: string;
-}
-
-const LISTENER: PreviousListener = {
+const LISTENER = {
   servicePort: '',
-  protocol: 'TCP',
+  protocol: 'TCP' as Protocol,
   address: '',
-  traffic: 'internal',
+  traffic: 'internal' as Traffic,
+  /** The requested port: 0 if the kernel chooses. */
   asked: 0,
   port: 0,
   key: '',
 };
+export type PreviousListener = Readonly<typeof LISTENER>;
+
 const FLOW: PreviousFlow = { servicePort: '', client: '', endpoint: '' };
 
 /** What of HELLO every version has. */
