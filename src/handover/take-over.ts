@@ -17,9 +17,6 @@ import {
 } from './protocol.ts';
 import { Wire } from './wire.ts';
 
-/** No process listens on the path. */
-const NOT_LISTENING: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ECONNREFUSED']);
-
 /**
  * Takes over from the process that serves a handover socket. Its sockets are kept for the listeners of this process;
  * it keeps accepting until `complete`. If this process ends before that, nothing has changed. Never rejects. `file`: the
@@ -44,9 +41,9 @@ export async function takeOver(path: string) {
     return inheritance(received, connection, fileAt(path) === file ? file : undefined);
   } catch (error) {
     connection?.destroy();
-    if (NOT_LISTENING.has((error as NodeJS.ErrnoException).code))
-      return { kind: 'none' as const, file };
-    return failed(messageOf(error));
+    const { code } = error as NodeJS.ErrnoException;
+    const isUnserved = code === 'ENOENT' || code === 'ECONNREFUSED';
+    return isUnserved ? { kind: 'none' as const, file } : failed(messageOf(error));
   }
 }
 
