@@ -46,19 +46,17 @@ export class KpngClient {
   async run(sink: LocalSink, signal?: AbortSignal): Promise<void> {
     if (this.#running) throw new Error('The client is running.');
     this.#running = true;
-    const { clock, random, onError, nodeName = hostname(), once, ...options } = this.#options;
+    const { clock, random, onError, nodeName = hostname(), clusterScope, once } = this.#options;
     // Servers that do not know the scope ignore the field.
-    const clusterScope = options.clusterScope === true ? true : undefined;
-    const request = WatchReq.encode({ nodeName, clusterScope }).finish();
+    const node = { nodeName, clusterScope: clusterScope === true ? true : undefined };
+    const request = WatchReq.encode(node).finish();
     const deliverer = delivererTo(sink, { clock, random, onFailed: onError });
     const over = new AbortController();
     const stop = AbortSignal.any(signal ? [signal, over.signal] : [over.signal]);
-    let refused: KpngError | undefined;
+    let error: KpngError | undefined;
     const complete = async (operations: number): Promise<void> => {
-      const error = await deliverer.deliver(() => this.#complete(operations));
-      if (!once) return;
-      refused = error;
-      over.abort();
+      error = await deliverer.deliver(() => this.#complete(operations));
+      if (once) over.abort();
     };
     try {
       await watchServer({ name: 'local', request }, this.#options, this.#state, complete, stop);
@@ -66,7 +64,7 @@ export class KpngClient {
       await deliverer.close();
       this.#running = false;
     }
-    if (refused) throw refused;
+    if (once && error) throw error;
   }
 
   #complete(operations: number): LocalChange {
