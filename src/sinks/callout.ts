@@ -201,12 +201,9 @@ function detach(child: ChildProcess): void {
 function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
   const { pid } = child;
   if (pid === undefined) return;
-  if (process.platform === 'win32') {
-    child.kill(signal);
-    return;
-  }
   try {
-    process.kill(-pid, signal);
+    if (process.platform === 'win32') child.kill(signal);
+    else process.kill(-pid, signal);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') child.kill(signal);
   }
