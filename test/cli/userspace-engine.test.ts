@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
@@ -23,12 +25,20 @@ import { linuxTest } from '../support/linux-sys.ts';
 const module = new URL('../support/crashing-worker.ts', import.meta.url);
 const limits = DEFAULT_LIMITS;
 
+/** As a start that is still in its probes. */
+function begin(folder: string, instance = 'one', pid = process.pid): void {
+  void crashHistory(instance, folder, pid).during(() => new Promise(() => undefined));
+  // A crash does not emit it.
+  process.off('exit', process.listeners('exit').at(-1) ?? (() => undefined));
+}
+
 /** Leaves what starts do that crash in their probes. */
-function crash(folder: string, times: number, instance = 'one'): void {
+async function crash(folder: string, times: number, instance = 'one'): Promise<void> {
   for (let count = 0; count < times; count += 1) {
-    void crashHistory(instance, folder).during(() => new Promise(() => undefined));
-    // A crash does not emit it.
-    process.off('exit', process.listeners('exit').at(-1) ?? (() => undefined));
+    const child = spawn('cat');
+    begin(folder, instance, child.pid);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
   }
 }
 
@@ -56,7 +66,7 @@ function check(
     if (steerless) Sys.prototype.steer = () => -1;
     const crashFolder = join(t.testdir(), 'runs');
     const { log, lines } = await captureLog();
-    crash(crashFolder, crashes);
+    await crash(crashFolder, crashes);
     order(fails === true ? 2 : 0);
     const all = { engine: 'auto', instance: 'one', limits, ...options } as const;
     const made = createEngine(all, {}, log, { module, crashFolder, platform });
@@ -139,15 +149,19 @@ linuxTest('crashes in a row are counted until the probes pass, for an hour', asy
   const { path, ...history } = crashHistory('one', folder);
   t.equal(history.crashes(), 0);
   for (const expected of [1, 2, 3, 3]) {
-    crash(folder, 1);
+    await crash(folder, 1);
     t.equal(history.crashes(), expected);
   }
   t.equal(crashHistory('two', folder).crashes(), 0, 'of another instance');
+  begin(folder, 'one', process.ppid);
+  t.equal(history.crashes(), 2, 'a process that runs has not crashed');
+  begin(folder);
+  t.equal(history.crashes(), 2, 'the one before with the same process id has');
   t.equal(statSync(path).mode & 0o777, 0o600);
   const longAgo = Date.now() / 1000 - 61 * 60;
   utimesSync(path, longAgo, longAgo);
   t.equal(history.crashes(), 0);
-  crash(folder, 1);
+  await crash(folder, 1);
   t.equal(history.crashes(), 1, 'and begin again after that');
   await history.during(async () => undefined);
   t.equal(history.crashes(), 0);
@@ -158,14 +172,14 @@ linuxTest('crashes in a row are counted until the probes pass, for an hour', asy
 linuxTest('a folder that is not there, or that others can write to, is ignored', async (t) => {
   const folder = join(t.testdir({ there: '' }), 'runs');
   for (const impossible of [join(t.testdirName, 'there'), join(t.testdirName, 'there', 'folder')]) {
-    crash(impossible, 1);
+    await crash(impossible, 1);
     t.equal(crashHistory('one', impossible).crashes(), 0);
     t.equal(await crashHistory('one', impossible).during(async () => 'passed'), 'passed');
   }
-  crash(folder, 3);
+  await crash(folder, 3);
   t.equal(crashHistory('one', folder).crashes(), 3);
   chmodSync(folder, 0o777);
-  crash(folder, 1, 'two');
+  await crash(folder, 1, 'two');
   t.equal(crashHistory('one', folder).crashes(), 0);
   chmodSync(folder, 0o700);
   t.equal(crashHistory('one', folder).crashes(), 3);

@@ -1,5 +1,13 @@
 import { createHash } from 'node:crypto';
-import { accessSync, constants, lstatSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -97,27 +105,33 @@ const WINDOW_MS = 60 * 60_000;
  * message, and a service manager would restart it into the same crash. `instance` identifies this instance of the
  * program among others of the same user; `folder`, with the files, is created when needed.
  *
- * A start writes its file before the probes, about a second, and removes it after them; a file that is still there
- * counts the starts in a row that did not get so far. Later crashes do not count, because only the parent learns how
- * a process died.
+ * A start adds its process to the file before the probes, about a second, and removes the file after them; a process
+ * that is still in it has crashed in them, unless it runs. Later crashes do not count, because only the parent learns
+ * how a process died.
  *
- * Nothing is remembered where the file cannot be written, or others can write to the directory.
+ * Nothing is remembered where the file cannot be written, or others can write to the directory. `pid`: the process that
+ * starts.
  */
-export function crashHistory(instance: string, folder = defaultFolder()) {
+export function crashHistory(instance: string, folder = defaultFolder(), pid = process.pid) {
   const name = createHash('sha256').update(instance).digest('hex').slice(0, 16);
-  /** Has a byte for each crash. Removing it makes the next start retry the engine. */
+  /** Has the process id of each start. Removing it makes the next start retry the engine. */
   const path = join(folder, name);
-  const crashes = (): number => {
+  const starts = (): string[] => {
     const found = isPrivate(folder) ? attempt(() => lstatSync(path)) : undefined;
-    return found !== undefined && found.mtimeMs > Date.now() - WINDOW_MS ? found.size : 0;
+    if (found === undefined || found.mtimeMs <= Date.now() - WINDOW_MS) return [];
+    return attempt(() => readFileSync(path, 'latin1').split('\n')) ?? [];
   };
+  /** In a container, a start may have the process id of the one before. */
+  const isRunning = (start: string): boolean =>
+    Number(start) !== pid && attempt(() => process.kill(Number(start), 0)) === true;
+  const crashes = (): number => starts().filter((start) => !isRunning(start)).length;
   /** Runs the probes. If the file cannot be written, no crash is remembered; if it stays, it counts until it is too old. */
   const during = async <T>(probes: () => Promise<T>): Promise<T> => {
     const end = (): void => attempt(() => rmSync(path, { force: true }));
     attempt(() => {
       mkdirSync(folder, { mode: 0o700, recursive: true });
-      const size = Math.min(MAX_CRASHES, crashes() + 1);
-      if (isPrivate(folder)) writeFileSync(path, 'x'.repeat(size), { mode: 0o600 });
+      const last = [...starts(), pid].slice(-MAX_CRASHES);
+      if (isPrivate(folder)) writeFileSync(path, last.join('\n'), { mode: 0o600 });
     });
     // An uncaught error or a second signal; not a crash in a system call.
     process.once('exit', end);
