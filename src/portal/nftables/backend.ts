@@ -137,7 +137,7 @@ export function nftablesBackend(
       if (mended === undefined || !(await isAccepted(write('writing', mended)))) {
         await write('writing', renderFull(table, config, elements));
       }
-      await routed?.removeOthers();
+      if (routed !== undefined) await route?.removeOthers(routed);
       return undefined;
     },
 

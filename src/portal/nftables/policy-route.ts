@@ -97,6 +97,8 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
     };
   };
 
+  type Found = readonly Awaited<ReturnType<typeof list>>[];
+
   /** Rejects as `ensure` does. */
   const listOwn = async (families: readonly Family[], first = false) => {
     const listed = await Promise.all(families.map(list));
@@ -126,18 +128,27 @@ export function policyRoute(exec: Exec, { mark, table, priority }: TransparentRo
 
   return {
     /**
-     * Adds what is missing, and returns whether anything was. Rejects with KPNG_PORTAL_CONFLICT when another program uses
-     * the mark or the table; with `first`, also when a rule of another program may route marked packets before ours.
-     * Call `removeOthers` once no packet gets another mark.
+     * Adds what is missing, and returns what was found. Rejects with KPNG_PORTAL_CONFLICT when another program uses the
+     * mark or the table; with `first`, also when a rule of another program may route marked packets before ours.
      */
     async ensure(families: readonly Family[], first = false) {
-      const listed = await listOwn(families, first);
-      await Promise.all(listed.map(({ family, add }) => batch(family, 'adding', add)));
-      const isAdded = listed.some(({ add }) => add.length > 0);
-      const removeOthers = () =>
-        Promise.all(listed.map(({ family, replace }) => batch(family, 'removing', replace)));
-      return { isAdded, removeOthers };
+      const found = await listOwn(families, first);
+      await Promise.all(found.map(({ family, add }) => batch(family, 'adding', add)));
+      return found;
     },
+
+    /** Removes the rules for other marks. Call it once no packet gets one. */
+    removeOthers: (found: Found) =>
+      Promise.all(found.map(({ family, replace }) => batch(family, 'removing', replace))),
+
+    /** Removes what `ensure` has added. */
+    removeAdded: (found: Found) =>
+      Promise.all(
+        found.map(({ family, add }) => {
+          const commands = add.map((command) => command.replace(' add ', ' delete '));
+          return batch(family, 'removing', commands);
+        }),
+      ),
 
     /** What is missing; undefined: nothing. Rejects as `ensure` does. */
     async difference(families: readonly Family[]): Promise<string | undefined> {

@@ -126,8 +126,8 @@ export async function tryTransparent(
   const undo: (() => Promise<unknown>)[] = [];
   try {
     for (const family of families) attempts.push(await prepare(family, socket));
-    const { isAdded } = await policyRoute(hurried, route).ensure(families, true);
-    if (isAdded) undo.push(() => policyRoute(exec, route).remove());
+    const found = await policyRoute(hurried, route).ensure(families, true);
+    undo.push(() => policyRoute(exec, route).removeAdded(found));
     undo.push(() => removeNftables(exec, table));
     const script = render(table, route, attempts);
     await nft(hurried, 'writing the rules of a trial', ['-f', '-'], script);

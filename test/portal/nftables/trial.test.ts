@@ -2,7 +2,10 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { hostChains } from '../../../src/portal/nftables/backend.ts';
-import { conflictingSetting } from '../../../src/portal/nftables/trial.ts';
+import { DEFAULT_ROUTE } from '../../../src/portal/nftables/policy-route.ts';
+import { conflictingSetting, tryTransparent } from '../../../src/portal/nftables/trial.ts';
+import { exits, FakeExec } from '../../support/fake-exec.ts';
+import { linuxTest, newSys } from '../../support/linux-sys.ts';
 
 t.test('a setting that keeps packets from transparent sockets is named', async (t) => {
   const root = t.testdir();
@@ -19,6 +22,26 @@ t.test('a setting that keeps packets from transparent sockets is named', async (
   set('eth0.7', 0);
   set('lo', 1);
   t.equal(conflictingSetting(root), undefined, 'the host itself');
+});
+
+linuxTest('the route and rule of a process with another mark stay', async (t) => {
+  const old = { priority: 40, fwmark: '0x80', fwmask: '0x80', table: '10040', protocol: '78' };
+  const route = { type: 'local', dst: 'default', dev: 'lo', protocol: '78' };
+  const { exec, commands } = new FakeExec(({ file, args }) => {
+    if (file === 'nft') return exits('not today');
+    return {
+      stdout: args.includes('-j') ? `${JSON.stringify([old])}\n${JSON.stringify([route])}` : '',
+    };
+  });
+  const sys = newSys();
+  const given = { route: DEFAULT_ROUTE, socket: async () => sys.stream(4) };
+  await t.rejects(tryTransparent(exec, 'kpng', [4], given), /not today/);
+  const rule = 'fwmark 0x40/0x40 lookup 10040 priority 40 protocol 78\n';
+  const written = commands.filter(({ file, args }) => file === 'ip' && !args.includes('-j'));
+  t.same(
+    written.map(({ stdin }) => stdin),
+    [`rule add ${rule}`, `rule delete ${rule}`],
+  );
 });
 
 t.test('the hooks of chains are found, also behind comments', async (t) => {
