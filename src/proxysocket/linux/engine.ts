@@ -86,7 +86,7 @@ const DATAGRAM_BYTES = [65_507, 0, 1, 1200, 1200, 1200, 700];
 const DATAGRAM_CLIENTS = 4;
 
 /** The engine carries connections, large and small, with half-close and reset, and datagrams of all sizes. */
-export async function probeRelay(sys: Sys): Promise<void> {
+export async function probeRelay(sys: Sys, timeoutMs = TIMEOUT_MS): Promise<void> {
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     // A short request is answered with a reset.
     socket
@@ -109,12 +109,13 @@ export async function probeRelay(sys: Sys): Promise<void> {
     descriptorLimit: 1000,
   });
   const stopTurns = loop.takeTurns();
+  let tried = 'TCP connections';
   const late = setInterval(() => {
     if (loop.turns < MIN_TURNS) return;
-    failed.reject(
-      new Error(`the work did not end within ${TIMEOUT_MS} ms and ${loop.turns} turns`),
-    );
-  }, TIMEOUT_MS);
+    const limit = `${timeoutMs} ms and ${loop.turns} turns`;
+    const advice = 'a firewall that drops by default must accept packets on lo';
+    failed.reject(new Error(`${tried} over 127.0.0.1 did not end within ${limit}; ${advice}`));
+  }, timeoutMs);
   const over = new AbortController();
   const work = async (signal: AbortSignal): Promise<void> => {
     await Promise.all([once(server, 'listening'), once(udp, 'listening')]);
@@ -126,6 +127,7 @@ export async function probeRelay(sys: Sys): Promise<void> {
     });
     await bulk(tcpPort, signal);
     for (let count = 0; count < SMALL_CONNECTIONS; count += 1) await reset(tcpPort, signal);
+    tried = 'UDP sessions';
     for (let count = 0; count < DATAGRAM_CLIENTS; count += 1) await exchange(udpPort, signal);
   };
   try {

@@ -7,6 +7,7 @@ import {
   type FfiModule,
   type Library,
 } from '../../../src/proxysocket/linux/sys/library.ts';
+import { EAGAIN } from '../../../src/proxysocket/linux/sys/abi.ts';
 import { Sys } from '../../../src/proxysocket/linux/sys/sys.ts';
 import { library, linuxTest, newSys } from '../../support/linux-sys.ts';
 import { openDescriptors } from '../../support/sockets.ts';
@@ -106,3 +107,9 @@ for (const [what, wrong, message] of MISTAKES) {
     await until(() => openDescriptors() <= before);
   });
 }
+
+linuxTest('relay: without an answer, the error names firewalls', async (t) => {
+  const message = /^TCP connections over 127.0.0.1 did not end within 100 ms .* firewall .* lo$/;
+  const deaf = new Sys(withCall('read', () => -EAGAIN));
+  await t.rejects(probeRelay(deaf, 100), { message });
+});
