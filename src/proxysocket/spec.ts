@@ -56,7 +56,7 @@ export interface ListenSpec {
 }
 
 export interface PortalAddress {
-  /** IP literal, without brackets; undefined: every address of the host. */
+  /** IP literal, without brackets, as the system writes it; undefined: every address of the host. */
   readonly address: string | undefined;
   /** 1 to 65535. */
   readonly port: number;

@@ -82,6 +82,7 @@ t.test('invalid ranges never open an address', async (t) => {
 t.test('one way to write each address', async (t) => {
   for (const [text, expected] of [
     ['FD00:0:0::0001', 'fd00::1'],
+    ['::102:304', '::1.2.3.4'],
     ['::ffff:10.0.0.1', '10.0.0.1'],
   ] as const) {
     t.equal(canonicalAddress(text), expected);

@@ -1,6 +1,5 @@
-import { isIPv6, SocketAddress } from 'node:net';
 import { familyOf, type Family } from '../../util/family.ts';
-import type { ListenSpec, PortalAddress, ServicePortSpec } from '../spec.ts';
+import type { ListenSpec, ServicePortSpec } from '../spec.ts';
 
 /** A node port, which is at every address of the host, has no address. */
 export function routeKey(family: Family, address: string | undefined, port: number): string {
@@ -9,7 +8,7 @@ export function routeKey(family: Family, address: string | undefined, port: numb
 
 /** The addresses of clients that a listener gets from shared sockets. */
 export function routeKeys({ address, transparent = [] }: ListenSpec): string[] {
-  return transparent.map((each) => keyOf(familyOf(address), each));
+  return transparent.map((each) => routeKey(familyOf(address), each.address, each.port));
 }
 
 /** The addresses of clients whose packets reach a service port by rules. Without listeners, another one may have them. */
@@ -18,13 +17,11 @@ export function addressKeys({ listen, portals = [] }: ServicePortSpec): string[]
   const keys = listen.flatMap(routeKeys);
   if (keys.length < 2 && portals.length === 0) return keys;
   // A node port is on every address of the host, of both families.
-  const ofRules = portals.flatMap((each) => [keyOf(4, each), keyOf(6, each)]);
+  const ofRules = portals.flatMap(({ address, port }) => [
+    routeKey(4, address, port),
+    routeKey(6, address, port),
+  ]);
   return [...new Set([...keys, ...ofRules])];
-}
-
-function keyOf(family: Family, { address, port }: PortalAddress): string {
-  if (address === undefined || !isIPv6(address)) return routeKey(family, address, port);
-  return routeKey(6, new SocketAddress({ address, family: 'ipv6' }).address, port);
 }
 
 /** The names of service ports by address. Of several with one address, the last one to get it has its clients. */
