@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import { until } from '../../../examples/support/until.ts';
@@ -17,6 +17,12 @@ function owner(stage: Stage): number {
 const withSocket = (stage: Stage): StageOptions => ({
   args: [`--handover-socket=${socketOf(stage)}`, '--drain-timeout=60s'],
 });
+
+/** The processes that were ready to serve, in their common log. */
+function countReady(stage: Stage): number {
+  const log = readFileSync(join(stage.folder, 'log'), 'utf8');
+  return log.split('The first complete state is in place').length - 1;
+}
 
 /** Starts new processes and resolves when one of them has the socket. */
 async function launch(stage: Stage, count: number): Promise<Proxy[]> {
@@ -68,8 +74,12 @@ export const twoSuccessors: Abuse = {
     const rounds = size.pick(1, 2);
     const { ok, mistakes } = await underLoad(stage, async () => {
       for (let round = 0; round < rounds; round += 1) {
+        const before = countReady(stage);
         const both = await launch(stage, 2);
-        await wait(size.pick(1500, 4000));
+        await until('both are ready or have ended', () => {
+          const ended = both.filter(({ end }) => end !== undefined);
+          return countReady(stage) - before + ended.length >= both.length || undefined;
+        });
         for (const proxy of both) if (proxy.end === undefined) stage.follow(proxy);
         await takeOver(stage);
       }
