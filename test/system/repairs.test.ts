@@ -19,7 +19,7 @@ testEach('what others remove is back before all is compared', PORTALS, async (t,
     }
     // The next comparison of all rules of nftables is further away than this waits.
     await program.repairAfter(() => here.sh(line));
-    // The repair may have been one that was under way before the damage; a connection that came too early stays lost.
+    // The repair may have been one that was under way before the damage.
     for (const [machine, place] of [
       [here.client, WEB],
       [here.node, `[${CLUSTER.v6}]:80`],
@@ -29,6 +29,20 @@ testEach('what others remove is back before all is compared', PORTALS, async (t,
       t.ok(await eventually(isServed), `${line}: ${machine.name}`);
     }
   }
+});
+
+const IPTABLES = ['iptables-nft', 'iptables-legacy'] as const;
+
+testEach('a client that came while the rules were gone is served', IPTABLES, async (t, here) => {
+  const program = await here.start({ state: [service()] }).ready();
+  process.kill(program.pid, 'SIGSTOP');
+  await here.sh(`${here.kind.name} -t nat -F`);
+  const asked = here.client.ask(WEB);
+  await here.sh(
+    `until conntrack -L -p tcp --state SYN_SENT 2>&1 | grep 'dst=10.96.0.10 '; do :; done`,
+  );
+  process.kill(program.pid, 'SIGCONT');
+  t.match(await asked, /^pod/);
 });
 
 testEach('a single rule or element comes back', WITH_RULES, async (t, here) => {

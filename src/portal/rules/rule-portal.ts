@@ -120,7 +120,9 @@ export class RulePortal extends RedirectPlan implements Portal {
     this.#afterStart = options.afterStart;
     this.#addressesReadAt = clock.now();
     this.#set = new RuleSet(backend);
-    this.#flows = new UdpFlows({ portal: kind, exec, clock, interfaces, isTransparent });
+    const redirects = () => [...this.names].flatMap((name) => this.redirectsOf(name));
+    const flows = { portal: kind, exec, clock, interfaces, isTransparent, redirects };
+    this.#flows = new UdpFlows(flows);
     this.#canary = options.canary?.(this.#config) ?? backend.canary(this.#config);
     this.#retryBackoff = new Backoff(WRITE_RETRY, random ?? Math.random);
   }

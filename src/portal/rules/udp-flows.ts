@@ -1,4 +1,4 @@
-/** UDP flows in the kernel's connection tracking, listed and removed with the program `conntrack`. */
+/** UDP flows, and half-open TCP ones, in the kernel's connection tracking, listed and removed with the program `conntrack`. */
 import { KpngError } from '../../errors.ts';
 import { pause, type Clock } from '../../util/clock.ts';
 import { FAMILIES, type Family } from '../../util/family.ts';
@@ -8,6 +8,7 @@ import { FLOW_WAIT_MS, MAX_FLOW_ADDRESSES, MAX_FLOW_COMMANDS, MAX_FLOW_LIST } fr
 import { flowsCleared, flowsNotCleared } from '../events.ts';
 import { type Exec, ExecError, NOT_PERMITTED, type Tool, toolFailure } from '../exec.ts';
 import type { Portal } from '../portal.ts';
+import type { Protocol } from '../../proxysocket/spec.ts';
 import type { Redirect } from '../redirect-plan.ts';
 import { Elements, type RuleConfig } from './backend.ts';
 import type { Written } from './rule-set.ts';
@@ -35,6 +36,15 @@ interface UdpFlowsOptions {
   readonly interfaces: () => readonly HostAddress[];
   /** Whether rules deliver packets unchanged, so that only earlier rules may have redirected flows. */
   readonly isTransparent: boolean;
+  /** Those of all service ports. */
+  readonly redirects: () => readonly Redirect[];
+}
+
+function portsOf(redirects: readonly Redirect[], protocol: Protocol) {
+  const some = redirects.filter(({ portal }) => portal.protocol === protocol);
+  return some.map(({ family, portal, proxyPort = '' }) => {
+    return [flowKey(family, portal.address, portal.port), String(proxyPort)] as const;
+  });
 }
 
 export class UdpFlows {
@@ -49,11 +59,7 @@ export class UdpFlows {
   }
 
   set(name: string, redirects: readonly Redirect[]): void {
-    const udp = redirects.filter(({ portal }) => portal.protocol === 'UDP');
-    const elements = udp.map(({ family, portal, proxyPort = '' }) => {
-      const key = flowKey(family, portal.address, portal.port);
-      return { set: '', key, value: String(proxyPort) };
-    });
+    const elements = portsOf(redirects, 'UDP').map(([key, value]) => ({ set: '', key, value }));
     this.#portals.set(name, elements);
   }
 
@@ -70,7 +76,13 @@ export class UdpFlows {
             ({ key, value }) => [key, after === 'removed' ? '' : value] as const,
           );
     this.#portals.written();
-    if (ports.length === 0 || (this.#options.isTransparent && after !== 'start')) return;
+    const { exec, interfaces, isTransparent, redirects } = this.#options;
+    if (after === 'repair' && !isTransparent) {
+      // The kernel keeps these clients from the rules as well: they would hang until they time out.
+      const tcp = new Map(portsOf(redirects(), 'TCP'));
+      void this.#queue.run(() => clearFlows(exec, tcp, interfaces(), targets, HALF_OPEN));
+    }
+    if (ports.length === 0 || (isTransparent && after !== 'start')) return;
     for (const [key, port] of ports) this.#stale.set(key, port);
     const cleared = new AbortController();
     void this.#queue.run(() => this.#clear(targets)).then(() => cleared.abort());
@@ -95,6 +107,10 @@ export class UdpFlows {
   }
 }
 
+/** What conntrack lists and removes: all UDP flows, or those of TCP clients that wait for an answer. */
+const UDP: readonly string[] = ['-p', 'udp'];
+const HALF_OPEN: readonly string[] = ['-p', 'tcp', '--state', 'SYN_SENT'];
+
 /** A tracked flow as conntrack prints it: its original destination and port, and the answering address and port. */
 const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d+) dport=\d+/g;
 
@@ -115,12 +131,13 @@ export async function clearFlows(
   ports: FlowPorts,
   host: readonly HostAddress[] = hostAddresses(),
   targets: RuleConfig['targets'] = { 4: undefined, 6: undefined },
+  flows = UDP,
 ): Promise<KpngError | undefined> {
   const local = new Set(host.map(({ address }) => address));
   try {
     const commands: string[][] = [];
     for (const family of FAMILIES) {
-      commands.push(...(await removals(exec, family, ports, targets[family], local)));
+      commands.push(...(await removals(exec, family, flows, ports, targets[family], local)));
     }
     for (const args of commands.slice(0, MAX_FLOW_COMMANDS)) {
       await exec({ file: 'conntrack', args }).catch((error: unknown) => {
@@ -146,15 +163,16 @@ export async function clearFlows(
 async function removals(
   exec: Exec,
   family: Family,
+  flows: readonly string[],
   ports: FlowPorts,
   target: string | undefined,
   local: ReadonlySet<string>,
 ): Promise<string[][]> {
   const mine = [...ports.keys()].filter((key) => key.startsWith(`${family} `));
   if (mine.length === 0) return [];
-  const all = ['-f', `ipv${family}`, '-p', 'udp'];
+  const all = ['-f', `ipv${family}`, ...flows];
   let printed = '';
-  for (const key of ports.size <= MAX_FLOW_ADDRESSES ? mine : ['']) {
+  for (const key of flows === UDP && ports.size <= MAX_FLOW_ADDRESSES ? mine : ['']) {
     const [, address, port] = key.split(' ');
     const args = ['-L', ...all, ...(port === undefined ? [] : filterOf(port, address))];
     printed += (await exec({ file: 'conntrack', args, maxOutput: MAX_FLOW_LIST })).stdout;

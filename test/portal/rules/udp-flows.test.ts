@@ -149,7 +149,8 @@ testRules('after a start or a repair it looks which flows are wrong', async (t, 
   t.strictSame(commands(), [`-L ${SERVICE}`]);
   rig.nft.tables.clear();
   await rig.look();
-  t.strictSame(commands(), [`-L ${SERVICE}`]);
+  const halfOpen = ['ipv4', 'ipv6'].map((family) => `-L -f ${family} -p tcp --state SYN_SENT`);
+  t.strictSame(commands(), [...halfOpen, `-L ${SERVICE}`]);
 });
 
 testRules('flows go with the rules, if these are removed', async (t, make) => {
