@@ -35,7 +35,7 @@ function obstacles(): string[] {
   }
 }
 
-const STATE = `ip netns list
+const STATE = `ip netns list | sed -n /^kpng/p
 nft list ruleset
 iptables-legacy-save
 ip6tables-legacy-save

@@ -39,7 +39,8 @@ linuxTest('node:ffi is loaded without a warning', async (t) => {
   const url = import.meta.resolve('../../../src/proxysocket/linux/sys/library.ts');
   const script = `const { importFfi, releaseMemory } = await import('${url}');
     await Promise.all([importFfi(), releaseMemory()]); process.emitWarning('another');`;
-  const args = ['--input-type=module', '-e', script];
+  // tap switches them off.
+  const args = ['--warnings', '--input-type=module', '-e', script];
   const { stderr } = await promisify(execFile)(process.execPath, args, { env: {} });
   t.match(stderr, /^\(node:\d+\) Warning: another\n/);
   t.notMatch(stderr, /FFI/);
