@@ -11,12 +11,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import {
-  crashHistory,
-  createEngine,
-  type EngineOptions,
-} from '../../src/cli/sinks/userspace-engine.ts';
+import { createEngine, type EngineOptions } from '../../src/cli/sinks/userspace-engine.ts';
 import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
+import { crashHistory } from '../../src/proxysocket/linux/crash-history.ts';
 import { Sys } from '../../src/proxysocket/linux/sys/sys.ts';
 import { captureLog } from '../support/captured-log.ts';
 import { order } from '../support/crashing-worker.ts';
