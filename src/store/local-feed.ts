@@ -55,6 +55,5 @@ export async function feedLocalSink(
   } finally {
     stopListening();
     await deliverer.close();
-    view.close();
   }
 }

@@ -96,10 +96,6 @@ export class NodeView implements LocalView {
     return { view: this, changed, operations };
   }
 
-  close(): void {
-    this.#pin?.release();
-  }
-
   #entryAt(key: string, revision: number, node: ViewNode): NodeEntry | undefined {
     const record = this.#store.services.at(key, revision);
     return record?.service && new NodeEntry(key, record, node, this.#store.hasher);

@@ -4,6 +4,7 @@ import type { OpItem } from '../../src/api/generated/localv1/api.ts';
 import type { ConnectorOptions } from '../../src/client/connector.ts';
 import { globalClient } from '../../src/client/client.ts';
 import type { KpngError } from '../../src/errors.ts';
+import { GlobalTransaction } from '../../src/store/global-store.ts';
 import { LocalReaders } from '../../src/store/local-readers.ts';
 import { emptyCluster } from '../support/cluster.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -23,6 +24,7 @@ function setService(key: string, type = 'ClusterIP'): OpItem {
 function setEndpoint(key: string, source: string, hash: string, inPath?: string): OpItem {
   const [namespace = '', serviceName = ''] = key.split('/');
   const info = EndpointInfo.fromPartial({
+    hash: 1n,
     namespace,
     serviceName,
     sourceName: source,
@@ -102,9 +104,11 @@ t.test('after a reconnect only differences count; missing entries go at the Sync
   t.equal(store.revision, revision + 1);
   t.strictSame(view(store), ['S1 demo/a', 'S2 demo/a/x']);
   t.equal(store.nodes.get('n2'), undefined);
+  const written = t.capture(GlobalTransaction.prototype, 'setSource');
   second.send(reset, setNode('n1'), setService('demo/a'), setEndpoint('demo/a', 's', 'x'), sync);
   await second.request();
   t.equal(store.revision, revision + 1, 'the same once more');
+  t.same(written(), [], 'endpoints that are the same are not written again');
 });
 
 t.test('an unusable entry is reported, and its previous value stays', async (t) => {

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { NonePortal } from '../../src/portal/address.ts';
+import type { PortalPlan } from '../../src/portal/portal.ts';
 import { PortAllocator } from '../../src/portal/proxy-ports.ts';
 import { RedirectPlan } from '../../src/portal/redirect-plan.ts';
 import { seeded } from '../support/balancer.ts';
@@ -66,6 +67,17 @@ t.test('when the range is exhausted the others wait, and the first by name is ne
   t.same(listening(subject.plan([wants('d/e')], ['d/b'])), {
     'd/e': [plan.get('d/b')?.map((x) => `${x.address}:${x.port} internal`)[0]],
   });
+});
+
+t.test('a port that another program holds is left to who gets no other', async (t) => {
+  const allocator = new PortAllocator({ first: 36_000, last: 36_001 }, () => 0);
+  const subject = new NonePortal(allocator, '127.0.0.1');
+  const portsOf = (plan: PortalPlan) => [...plan.values()].flatMap((all) => all.map((x) => x.port));
+  const [taken] = subject.plan([wants('d/a')], []).get('d/a') ?? [];
+  t.ok(subject.portTaken('d/a', taken!));
+  const [moved] = portsOf(subject.plan([], []));
+  t.not(moved, taken!.port);
+  t.same(portsOf(subject.plan([wants('d/b')], [])), [taken!.port]);
 });
 
 t.test('a shared socket takes no port of the range for each service', (t) => {

@@ -4,6 +4,7 @@ import { sourceSynced } from '../../src/store/events.ts';
 import type { GlobalStore } from '../../src/store/global-store.ts';
 import { feedLocalSink } from '../../src/store/local-feed.ts';
 import type { LocalSink, LocalView } from '../../src/store/local-view.ts';
+import { NodeView } from '../../src/store/node-view.ts';
 import { Cluster, pod } from '../support/cluster.ts';
 import { listening } from '../support/sockets.ts';
 import { RecordingSink, shapeOf } from '../support/recording-sink.ts';
@@ -60,11 +61,14 @@ t.test('a busy sink gets changes combined', async (t) => {
   const { cluster } = await feed(t, sink);
   cluster.complete();
   const first = await sink.next();
+  const looks = t.capture(NodeView.prototype, 'next', Reflect.get(NodeView.prototype, 'next'));
   for (let i = 0; i < 5; i++) cluster.service(`demo/s${i}`);
   first.settle();
   const second = await sink.next();
   t.equal(second.changed.length, 5);
   second.settle();
+  await new Promise(setImmediate);
+  t.equal(looks().length, 1, 'the store is read once for all of them');
 });
 
 t.test('the view stays until the next change set, which counts what differs', async (t) => {

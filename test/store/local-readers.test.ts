@@ -91,6 +91,22 @@ t.test('large change sets have the same order, and show one moment', async (t) =
   t.ok(next.slice(2 * count).every((text) => /^D2 .*\/p$/.test(text)));
 });
 
+t.test('the global API has endpoints in order of their paths, removals in reverse', async (t) => {
+  const cluster = (await emptyCluster()).service('demo/web').complete();
+  const reader = new GlobalReaders(cluster.store).open(ignore);
+  const addresses = Array.from({ length: 20 }, (_, n) => anonymous(`10.0.0.${n}`));
+  const endpointsOf = (texts: string[] = []) => texts.filter((text) => /^.11 /.test(text));
+  const paths = (texts: string[]) => texts.map((text) => text.slice(1));
+  cluster.endpoints('demo/web', ...addresses);
+  const first = endpointsOf(textsOf(reader.next('')));
+  t.strictSame(first, [...first].sort());
+  cluster.endpoints('demo/web');
+  const removed = endpointsOf(textsOf(reader.next('')));
+  t.strictSame(paths(removed), paths(first).reverse());
+  cluster.endpoints('demo/web', ...addresses);
+  t.strictSame(endpointsOf(textsOf(reader.next(''))), first);
+});
+
 t.test('nodes with the same view get the same bytes, encoded once', async (t) => {
   const cluster = await demo();
   const readers = new LocalReaders(cluster.store);

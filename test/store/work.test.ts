@@ -52,7 +52,6 @@ async function looksForOneEndpoint(t: Test, count: number): Promise<number> {
   cluster.service('demo/web').endpoints('demo/web', ...pods);
   cluster.complete();
   const view = new NodeView(cluster.store, 'n3', false);
-  t.teardown(() => view.close());
   await view.next();
   t.equal(view.get('demo/web')?.endpoints.size, count);
   let looks = 0;
@@ -81,6 +80,7 @@ async function looksForOneEndpoint(t: Test, count: number): Promise<number> {
     cluster.store.update((transaction) => transaction.setSource({ ...source, endpoints }));
     t.match(await view.next(), { changed: new Set(['demo/web']), operations: 2 });
     t.ok(view.get('demo/web'));
+    t.equal(cluster.store.history.kept, 0, 'nothing of earlier states is kept');
   }
   const endpoints = view.get('demo/web')?.endpoints;
   t.equal(endpoints?.size, count);

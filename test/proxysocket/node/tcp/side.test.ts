@@ -185,6 +185,11 @@ t.test('the FIN: a shutdown, or the end of the socket when it is the last one', 
   small.side.keepSmall();
   small.receive(50_000, 1);
   t.equal(shared.bulk.used, MB, 'only what the flow that waits has');
+  const late = new Flow(shared);
+  late.receive(50_000, 1);
+  late.side.keepSmall();
+  late.receive(50_000, 2);
+  t.equal(shared.bulk.used, MB, 'also if it had a buffer before');
 
   const bulk = new Flow(shared);
   bulk.receive(50_000, 1);
