@@ -27,7 +27,7 @@ const TOGETHER: Readonly<Record<string, RegExp>> = {
   units: /^test\/(?:api|config|portal|proxier|roundrobin|cli\/service|sinks|store|util|vectors)\//,
   tcp: /^test\/proxysocket\/tcp\/(?!limits|held-memory)/,
   sockets: /^test\/proxysocket\/(?:(?:udp|core|node)\/)?[^/]+$/,
-  sources: /^test\/(?:client\/(?!memory)|kube\/(?!soak))/,
+  sources: /^test\/(?:client\/(?!memory)|kube\/)/,
   pages: /^test\/(?:server|observe)\//,
 };
 /** They take longest, so they begin first. */
