@@ -85,16 +85,14 @@ export function endpointsOf(
     const { internal, external } = scopes ?? { internal: true, external: true };
     // A server that does not know the scope sends only what external clients may use, too.
     const cluster = bothLocal && (scopes?.cluster ?? external);
-    for (const texts of [v4, v6]) {
-      for (const text of texts) {
-        const address = canonicalAddress(text);
-        if (address === undefined) {
-          faults.address ??= `${key} (${JSON.stringify(text)})`;
-          continue;
-        }
-        const spec = { address, port: number, internal, external };
-        all.push(cluster ? { ...spec, cluster } : spec);
+    for (const text of [...v4, ...v6]) {
+      const address = canonicalAddress(text);
+      if (address === undefined) {
+        faults.address ??= `${key} (${JSON.stringify(text)})`;
+        continue;
       }
+      const spec = { address, port: number, internal, external };
+      all.push(cluster ? { ...spec, cluster } : spec);
     }
   });
   const endpoints = merged(all);

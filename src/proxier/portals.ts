@@ -22,9 +22,9 @@ export interface ServiceAddress {
 const NONE: readonly string[] = [];
 
 const KINDS = [
-  ['clusterIP', 'cluster IP', 'clusterIPs'],
-  ['externalIP', 'external IP', 'externalIPs'],
-  ['loadBalancerIP', 'load-balancer IP', 'loadBalancerIPs'],
+  { kind: 'clusterIP', label: 'cluster IP', list: 'clusterIPs' },
+  { kind: 'externalIP', label: 'external IP', list: 'externalIPs' },
+  { kind: 'loadBalancerIP', label: 'load-balancer IP', list: 'loadBalancerIPs' },
 ] as const;
 
 /**
@@ -37,26 +37,25 @@ export function serviceAddresses(service: Service, problems: ServiceProblems): S
   const rangesOf = readFilters(service.ipFilters, problems);
   const addresses: ServiceAddress[] = [];
   let seen = 0;
-  for (const [kind, label, list] of KINDS) {
-    const { v4 = NONE, v6 = NONE } = service.ips?.[list] ?? {};
-    for (const texts of [v4, v6]) {
-      for (const text of texts) {
-        if (text === '' || text === 'None') continue;
-        seen += 1;
-        if (seen > MAX_SERVICE_ADDRESSES) continue;
-        const address = canonicalAddress(text);
-        if (address === undefined) {
-          problems.add(`the ${label} ${quoted(text)} is not the address of a host`);
-          continue;
-        }
-        if (addresses.some((each) => each.address === address)) continue;
-        const sourceRanges = rangesOf(kind, address);
-        if (sourceRanges !== undefined) addresses.push({ kind, address, sourceRanges });
-        else {
-          problems.add(
-            `the ${label} ${address} stays closed: none of its source ranges is a network`,
-          );
-        }
+  for (const { kind, label, list } of KINDS) {
+    const ips = service.ips?.[list];
+    if (ips === undefined) continue;
+    for (const text of [...ips.v4, ...ips.v6]) {
+      if (text === '' || text === 'None') continue;
+      seen += 1;
+      if (seen > MAX_SERVICE_ADDRESSES) continue;
+      const address = canonicalAddress(text);
+      if (address === undefined) {
+        problems.add(`the ${label} ${quoted(text)} is not the address of a host`);
+        continue;
+      }
+      if (addresses.some((each) => each.address === address)) continue;
+      const sourceRanges = rangesOf(kind, address);
+      if (sourceRanges !== undefined) addresses.push({ kind, address, sourceRanges });
+      else {
+        problems.add(
+          `the ${label} ${address} stays closed: none of its source ranges is a network`,
+        );
       }
     }
   }

@@ -20,6 +20,8 @@ const EMPTY: readonly object[] = [{ v4: NONE, v6: NONE }, {}];
  */
 export class Compactor {
   readonly #shared = new Map<string, unknown>();
+  /** The last value of each shared field: the next one is often equal. */
+  readonly #last: Record<string, unknown> = {};
 
   /** `previous`: a message that is likely to have the same hints. */
   compact(message: Service | EndpointInfo, previous?: EndpointInfo): void {
@@ -32,12 +34,14 @@ export class Compactor {
   #compact(message: Record<string, unknown>): void {
     for (const key in message) {
       const value = message[key];
-      if (SHARED.has(key)) message[key] = this.#share(value);
-      else if (Array.isArray(value)) {
+      if (SHARED.has(key)) {
+        if (!isEqual(this.#last[key], value)) this.#last[key] = this.#share(value);
+        message[key] = this.#last[key];
+      } else if (Array.isArray(value)) {
         if (value.length === 0) message[key] = NONE;
       } else if (typeof value === 'object' && value !== null) {
         this.#compact(value as Record<string, unknown>);
-        message[key] = EMPTY.find((each) => isEqual(each, value)) ?? value;
+        message[key] = sharedIfEmpty(value);
       }
     }
   }
@@ -53,4 +57,8 @@ export class Compactor {
     this.#shared.set(key, value);
     return value;
   }
+}
+
+function sharedIfEmpty(value: object): object {
+  return EMPTY.find((each) => isEqual(each, value)) ?? value;
 }

@@ -166,7 +166,10 @@ export class NodeEntry implements ServiceEntry {
 
   #sorted(): ReadonlyMap<string, Endpoint> {
     const selected = [...this.#select(this.record.endpoints).values()];
-    selected.sort((a, b) => comparePaths(a.key, b.key));
+    const isSorted = selected.every(
+      ({ key }, index) => index === 0 || comparePaths(selected[index - 1]?.key ?? '', key) <= 0,
+    );
+    if (!isSorted) selected.sort((a, b) => comparePaths(a.key, b.key));
     return new Map(selected.map((each) => [each.key, each.endpoint]));
   }
 

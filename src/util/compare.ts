@@ -7,9 +7,13 @@ export function isEqual(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false;
   if (Array.isArray(a) || Array.isArray(b)) {
     if (!Array.isArray(a) || !Array.isArray(b) || a.length !== b.length) return false;
-    return a.every((each, index) => isEqual(each, b[index]));
+    for (let index = 0; index < a.length; index += 1) {
+      if (!isEqual(a[index], b[index])) return false;
+    }
+    return true;
   }
-  const [left, right] = [a as Record<string, unknown>, b as Record<string, unknown>];
+  const left = a as Record<string, unknown>;
+  const right = b as Record<string, unknown>;
   let more = 0;
   for (const key in left) {
     if (!Object.hasOwn(right, key) || !isEqual(left[key], right[key])) return false;

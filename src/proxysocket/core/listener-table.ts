@@ -96,6 +96,7 @@ export class ListenerTable<O extends Owner, L extends Listener<O>> {
 
   /** Replaces the addresses of a service port; returns whether it leaves one. Duplicate ones count once. */
   set(owner: O, listen: readonly ListenSpec[]): boolean {
+    if (listen.length === 0 && !this.#slotsOf.has(owner)) return false;
     let leaves = false;
     const slots = new Set<Slot<O, L>>();
     const { protocol } = owner;

@@ -16,8 +16,7 @@ export interface SharedChange {
 
 /** Whether clients of a service port arrive at sockets that it shares with others. */
 export function usesSharedSockets({ protocol, listen }: ServicePortSpec): boolean {
-  const [first] = listen;
-  return protocol === 'TCP' && first?.transparent !== undefined && first.transparent.length > 0;
+  return protocol === 'TCP' && (listen[0]?.transparent?.length ?? 0) > 0;
 }
 
 export function sharedChange(spec: ServicePortSpec, slot: number | undefined): SharedChange {
