@@ -42,8 +42,7 @@ export class ClaimTable {
     const changed = new Set<string>();
     for (const owner of remove) if (!set.has(owner)) this.#replace(owner, [], touched);
     // By name: an address that is free, and that no one waits for, is claimed at once.
-    const sorted = [...set].sort(([a], [b]) => compare(a, b));
-    for (const [owner, claims] of sorted) this.#replace(owner, claims, touched);
+    for (const owner of [...set.keys()].sort()) this.#replace(owner, set.get(owner) ?? [], touched);
     for (const [bucket, addresses] of touched) {
       this.#settle(bucket, addresses, changed);
       if (bucket.holders.size === 0) this.#buckets.delete(bucket.key);

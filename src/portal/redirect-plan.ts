@@ -93,12 +93,9 @@ export class RedirectPlan extends ListenPlan {
 
   /** One for each family and kind of traffic of the portals. */
   protected listenersOf(wanted: ServicePortPortals, held: readonly PortalSpec[]): Listener[] {
-    const all: Listener[] = [];
-    for (const portal of held) {
-      for (const family of this.#familiesOf(portal)) {
-        all.push(this.#listenerFor(wanted, portal, family));
-      }
-    }
+    const all = held.flatMap((portal) =>
+      this.#familiesOf(portal).map((family) => this.#listenerFor(wanted, portal, family)),
+    );
     return all.sort((a, b) => compare(a.address, b.address) || compare(a.traffic, b.traffic));
   }
 

@@ -96,7 +96,7 @@ export function nftablesBackend(
     comparisons,
     elements: (_, redirects, proxyPorts) => [
       ...redirects.flatMap((each) => elementsOfRedirect(each, isTransparent)),
-      ...(isTransparent ? [] : proxyPorts.map(proxyPortElement)),
+      ...proxyPorts.map(proxyPortElement),
     ],
     ...(isTransparent && { listener: listenerElement }),
 

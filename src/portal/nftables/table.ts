@@ -210,15 +210,12 @@ function renderSets({ route }: RuleConfig, family: Family): string[] {
 }
 
 /** All elements, also those that do not depend on services. */
-export function* allElements(
-  { families, nodePortNetworks }: RuleConfig,
-  elements: Elements,
-): Generator<Element> {
-  yield* elements;
-  for (const family of families) {
+export function allElements(config: RuleConfig, elements: Elements): Element[] {
+  const networks = config.families.flatMap((family) => {
     const set = setName('node-networks', family);
-    for (const key of nodePortNetworks[family]) yield { set, key, value: '' };
-  }
+    return config.nodePortNetworks[family].map((key) => ({ set, key, value: '' }));
+  });
+  return [...elements, ...networks];
 }
 
 /**
@@ -226,10 +223,8 @@ export function* allElements(
  * refused.
  */
 export function renderFull(table: string, config: RuleConfig, elements: Elements): string {
-  const changes = Array.from(allElements(config, elements), ({ set, key, value }) => {
-    return { set, key, before: undefined, after: value };
-  });
-  return renderRemoval(table) + renderTable(table, config) + renderChanges(table, changes);
+  const all = renderElements('add', table, allElements(config, elements));
+  return renderRemoval(table) + renderTable(table, config) + all;
 }
 
 /**
@@ -264,17 +259,22 @@ export function renderDelta(
 
 /** Removals first: a changed value is a new element. */
 function renderChanges(table: string, changes: readonly ElementChange[]): string {
-  const bySet = [...Map.groupBy(changes, ({ set }) => set)];
-  const render = (verb: string, entryOf: (change: ElementChange) => string | undefined): string[] =>
-    bySet.map(([set, some]) => {
-      const entries = some.flatMap((change) => entryOf(change) ?? []);
-      if (entries.length === 0) return '';
-      return `${verb} element inet ${table} ${set} {\n${entries.join(',\n')}\n}\n`;
-    });
-  return [
-    ...render('delete', ({ key, before }) => (before === undefined ? undefined : key)),
-    ...render('add', ({ key, after }) => (after === '' ? key : after && `${key} : ${after}`)),
-  ].join('');
+  const list = (side: 'before' | 'after'): Element[] =>
+    changes.flatMap(({ set, key, [side]: value }) =>
+      value === undefined ? [] : { set, key, value },
+    );
+  return (
+    renderElements('delete', table, list('before')) + renderElements('add', table, list('after'))
+  );
+}
+
+function renderElements(verb: 'add' | 'delete', table: string, all: readonly Element[]): string {
+  const textOf = ({ key, value }: Element): string =>
+    verb === 'delete' || value === '' ? key : `${key} : ${value}`;
+  const bySet = Map.groupBy(all, ({ set }) => set);
+  const render = ([set, some]: [string, Element[]]): string =>
+    `${verb} element inet ${table} ${set} {\n${some.map(textOf).join(',\n')}\n}\n`;
+  return Array.from(bySet, render).join('');
 }
 
 /** Removes the table; no error when there is none. */

@@ -90,8 +90,8 @@ export class Elements implements Iterable<Element> {
     return this.#byOwner.keys();
   }
 
-  *[Symbol.iterator](): Generator<Element> {
-    for (const elements of this.#byOwner.values()) yield* elements;
+  [Symbol.iterator](): Iterator<Element> {
+    return [...this.#byOwner.values()].flat().values();
   }
 
   get size(): number {
@@ -157,6 +157,7 @@ export interface Backend {
   readonly route?: TransparentRoute | undefined;
   readonly comparisons: readonly Comparison[];
   canary(config: RuleConfig): RuleCanary;
+  /** `proxyPorts`: none with `listener`. */
   elements(
     name: string,
     redirects: readonly Redirect[],

@@ -164,15 +164,16 @@ export class RulePortal extends RedirectPlan implements Portal {
   }
 
   #update(name: string): void {
+    const { listener } = this.#backend;
     const redirects = this.redirectsOf(name);
-    const proxyPorts = this.proxyPortsOf(name);
+    const proxyPorts = listener === undefined ? this.proxyPortsOf(name) : [];
     this.#set.set(name, this.#backend.elements(name, redirects, proxyPorts));
     this.#flows.set(name, redirects);
     // TCP service ports share these sockets, which therefore need only one element.
-    const { listener } = this.#backend;
     if (listener === undefined) return;
-    for (const each of proxyPorts) {
-      if (each.protocol === 'TCP') this.#set.set(`listener ${each.family}`, [listener(each)]);
+    for (const { family, portal, proxyPort: port } of redirects) {
+      if (portal.protocol !== 'TCP' || port === undefined) continue;
+      this.#set.set(`listener ${family}`, [listener({ family, protocol: 'TCP', port })]);
     }
   }
 
