@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
-import { open, rename, rm } from 'node:fs/promises';
+import { createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Backoff } from './backoff.ts';
-
-/** Text is written in pieces of about this size. Characters. */
-const PIECE = 64 * 1024;
 
 /**
  * Writes a file atomically: to a temporary file beside it, which is then renamed over it, so that readers see all of
@@ -12,23 +12,10 @@ const PIECE = 64 * 1024;
  */
 export async function writeAtomically(path: string, pieces: Iterable<string>): Promise<void> {
   const temporary = `${path}.${randomUUID()}.tmp`;
-  // It must not exist: a link planted by another user of the directory would be followed.
-  const file = await open(temporary, 'wx');
   try {
-    try {
-      let buffered = '';
-      for (const piece of pieces) {
-        buffered += piece;
-        if (buffered.length < PIECE) continue;
-        // Unlike `write`, it continues after a partial write, as on a disk that is nearly full.
-        await file.writeFile(buffered);
-        buffered = '';
-      }
-      await file.writeFile(buffered);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    // It must not exist: a link planted by another user of the directory would be followed.
+    const file = createWriteStream(temporary, { flags: 'wx', flush: true });
+    await pipeline(Readable.from(pieces), file);
     await renameOver(temporary, path);
   } catch (error) {
     await rm(temporary, { force: true });
