@@ -1,38 +1,28 @@
 /** The candidate that a misspelled word most likely means, if one is close enough. */
 export function closest(word: string, candidates: readonly string[]): string | undefined {
   const lower = word.toLowerCase();
-  let best: string | undefined;
-  let bestDistance = Math.min(3, Math.ceil(word.length / 2));
-  for (const candidate of candidates) {
-    // So a long word takes no time.
-    if (Math.abs(candidate.length - word.length) >= bestDistance) continue;
-    const distance = editDistance(lower, candidate.toLowerCase());
-    if (distance < bestDistance) {
-      best = candidate;
-      bestDistance = distance;
-    }
+  const mostEdits = Math.min(2, Math.ceil(word.length / 2) - 1);
+  for (let edits = 0; edits <= mostEdits; edits += 1) {
+    const found = candidates.find((each) => isWithin(lower, each.toLowerCase(), edits));
+    if (found !== undefined) return found;
   }
-  return best;
+  return undefined;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours, from `a` to `b` (optimal string alignment). */
-function editDistance(a: string, b: string): number {
-  let beforePrevious: readonly number[] = [];
-  let previous: readonly number[] = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (let row = 1; row <= a.length; row += 1) {
-    const current = [row];
-    for (let column = 1; column <= b.length; column += 1) {
-      const replace = (previous[column - 1] ?? 0) + (a[row - 1] === b[column - 1] ? 0 : 1);
-      const remove = (previous[column] ?? 0) + 1;
-      const insert = (current[column - 1] ?? 0) + 1;
-      const swapped = row > 1 && a[row - 1] === b[column - 2] && a[row - 2] === b[column - 1];
-      const swap = swapped ? (beforePrevious[column - 2] ?? 0) + 1 : Infinity;
-      current.push(Math.min(replace, remove, insert, swap));
-    }
-    beforePrevious = previous;
-    previous = current;
-  }
-  return previous[b.length] ?? 0;
+/** Whether so many insertions, deletions, replacements and swaps of neighbours make one text of the other. */
+function isWithin(a: string, b: string, edits: number): boolean {
+  let same = 0;
+  while (same < a.length && a[same] === b[same]) same += 1;
+  if (same === a.length && same === b.length) return true;
+  if (edits === 0) return false;
+  const [left, right] = [a.slice(same), b.slice(same)];
+  const isSwap = left[0] === right[1] && left[1] === right[0];
+  return (
+    isWithin(left.slice(1), right.slice(1), edits - 1) ||
+    isWithin(left.slice(1), right, edits - 1) ||
+    isWithin(left, right.slice(1), edits - 1) ||
+    (isSwap && isWithin(left.slice(2), right.slice(2), edits - 1))
+  );
 }
 
 const LISTED = 10;
