@@ -42,28 +42,18 @@ export function watchFile(options: FileWatcherOptions) {
   let changedAt: number | undefined;
   let digest: string | undefined;
   let problem: string | undefined;
-  let directory: { readonly identity: string; readonly watcher: FSWatcher | undefined } | undefined;
-
-  const startWatching = (folder: string): FSWatcher | undefined => {
-    try {
-      const watcher = watch(folder, { persistent: false }, () => hint.abort());
-      return watcher.on('error', () => watcher.close());
-    } catch {
-      return undefined;
-    }
-  };
 
   /**
    * Never fails: if the directory is missing or the system has no watches left, polling finds the change a little
    * later.
    */
-  const watchDirectory = async (): Promise<void> => {
-    const folder = dirname(path);
-    const stats = await stat(folder, { bigint: true }).catch(() => undefined);
-    const identity = `${stats?.dev}:${stats?.ino}`;
-    if (closing.signal.aborted || identity === directory?.identity) return;
-    directory?.watcher?.close();
-    directory = { identity, watcher: stats && startWatching(folder) };
+  const watchDirectory = (): FSWatcher | undefined => {
+    try {
+      const watcher = watch(dirname(path), { persistent: false }, () => hint.abort());
+      return watcher.on('error', () => watcher.close());
+    } catch {
+      return undefined;
+    }
   };
 
   const take = (result: FileContent | KpngError, found: string): void => {
@@ -85,7 +75,6 @@ export function watchFile(options: FileWatcherOptions) {
   };
 
   const check = async (): Promise<void> => {
-    await watchDirectory();
     const found = await statusOf(path);
     const isQuiet = status === undefined || found === status;
     status = found;
@@ -103,10 +92,13 @@ export function watchFile(options: FileWatcherOptions) {
     const { signal } = closing;
     while (!signal.aborted) {
       hint = new AbortController();
-      await check();
       const hinted = hint.signal;
+      // Anew for each check: it may be another directory now.
+      const watcher = watchDirectory();
+      await check();
       if (changedAt !== undefined) await pause(limits.settleMs, clock, signal);
       else await pause(limits.pollMs, clock, hinted);
+      watcher?.close();
       if (hinted.aborted) await pause(HINT_MS, clock, signal);
     }
   };
@@ -122,7 +114,6 @@ export function watchFile(options: FileWatcherOptions) {
     close(): void {
       closing.abort();
       hint.abort();
-      directory?.watcher?.close();
     },
   };
 }
