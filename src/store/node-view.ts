@@ -3,7 +3,7 @@ import type { EndpointInfo } from '../api/generated/globalv1/api.ts';
 import type { Endpoint, Service } from '../api/generated/localv1/api.ts';
 import type { Hasher } from '../api/hash.ts';
 import { comparePaths } from '../api/paths.ts';
-import { isEqual, listChanges, put } from '../util/compare.ts';
+import { isEqual, put } from '../util/compare.ts';
 import { withChanges } from './change-set.ts';
 import type { GlobalStore } from './global-store.ts';
 import type { Pin } from './table.ts';
@@ -146,9 +146,9 @@ export class NodeEntry implements ServiceEntry {
     let updated = this.record.endpoints;
     const isAlone = isLarge && [earlier, this].every(({ record }) => areDistinct(record.endpoints));
     if (isAlone && isEqual(earlier.#rules(), this.#rules())) {
-      const { removed, added } = listChanges(earlier.record.endpoints, updated);
-      gone = removed.map(({ podName }) => podName);
-      updated = added;
+      const [before, after] = [new Set(earlier.record.endpoints), new Set(updated)];
+      gone = [...before].filter((each) => !after.has(each)).map(({ podName }) => podName);
+      updated = updated.filter((each) => !before.has(each));
     }
     const changes = new Map<string, Endpoint | undefined>();
     for (const each of gone) if (known.has(each)) changes.set(each, undefined);
