@@ -75,7 +75,7 @@ export function startLoggedServer(options: LoggedServerOptions): HttpServer {
       log.info(`Serving ${what}`, { url: `${scheme}://${formatHostPort(bound)}` });
       options.onListening?.(bound);
     },
-    onBindFailed({ code, reason, cause }, retryInMs) {
+    onBindFailed({ code, message: reason, cause }, retryInMs) {
       // Once per reason rather than per attempt: another program may hold the address for days.
       if (reason === logged) return;
       logged = reason;

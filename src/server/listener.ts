@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createSecureServer, Server as TlsServer } from 'node:tls';
-import { KpngError, messageOf } from '../errors.ts';
-import { listenCode, listenFailure } from '../util/listen-failure.ts';
+import { KpngError } from '../errors.ts';
+import { listenFailure } from '../util/listen-failure.ts';
 import { isServed, listenPrivately } from '../util/socket-file.ts';
 import type { Clock } from '../util/clock.ts';
 import { peerText } from '../util/host-port.ts';
@@ -39,7 +39,7 @@ const SOCKET_MODE = 0o770;
 
 /**
  * Listens on a TCP address or on a unix socket. A stale socket file is replaced; one with a listener, and a file of
- * another kind, are left alone. Fails with a KPNG_ code of `listenCode`, or KPNG_TLS_FILE.
+ * another kind, are left alone. Fails with a KPNG_ code of `listenFailure`, or KPNG_TLS_FILE.
  */
 export async function listen(options: ListenerOptions) {
   const { address, maxConnections, clock, tls: files, onConnection } = options;
@@ -146,12 +146,9 @@ async function removeStaleSocket(address: ListenAddress & { kind: 'unix' }): Pro
 
 async function listenError(address: ListenAddress, cause: unknown): Promise<KpngError> {
   const error = cause as NodeJS.ErrnoException;
-  const { code, reason } =
-    address.kind === 'tcp'
-      ? await listenFailure(error, address)
-      : { code: listenCode(error.code ?? ''), reason: messageOf(error) };
-  const message = `The API cannot be served on ${formatListen(address)}: ${reason}`;
-  return new KpngError(code, message, { cause });
+  const failure = await listenFailure(error, address.kind === 'tcp' ? address : undefined);
+  const message = `The API cannot be served on ${formatListen(address)}: ${failure.message}`;
+  return new KpngError(failure.code, message, { cause });
 }
 
 const NO_TLS =

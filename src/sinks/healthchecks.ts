@@ -141,7 +141,7 @@ export class HealthCheckSink implements LocalSink {
         const { service } = holder();
         healthCheckServed.publish({ service, address: formatHostPort({ ...bound, port }) });
       },
-      onBindFailed({ code, reason, cause }, retryInMs) {
+      onBindFailed({ code, message: reason, cause }, retryInMs) {
         const { service } = holder();
         const listen = host === '' ? `port ${port}` : formatHostPort(address);
         const why = `the health-check node port cannot be opened on ${listen}: ${reason}; retrying`;

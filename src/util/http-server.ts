@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { AddressInfo, Server } from 'node:net';
+import type { KpngError } from '../errors.ts';
 import { Activation } from './activation.ts';
 import { Backoff, type BackoffPolicy } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
@@ -11,7 +12,7 @@ import {
   type HttpRequest,
   type HttpResponse,
 } from './http-connections.ts';
-import { listenFailure, type ListenFailure } from './listen-failure.ts';
+import { listenFailure } from './listen-failure.ts';
 import { takeInherited } from './inherited.ts';
 import { createServer } from './node-http.ts';
 
@@ -23,8 +24,8 @@ export interface HttpServerOptions extends Omit<HttpConnectionsOptions, 'create'
   readonly create?: HttpConnectionsOptions['create'] | undefined;
   /** Gets the bound address once the server listens. */
   readonly onListening: (address: HostPort) => void;
-  /** Gets each failure to listen, and when it is retried. Milliseconds. */
-  readonly onBindFailed: (failure: ListenFailure, retryInMs: number) => void;
+  /** Gets why it cannot listen (the message is the reason alone), and when that is retried. Milliseconds. */
+  readonly onBindFailed: (failure: KpngError, retryInMs: number) => void;
 }
 
 /** A server that listens, or retries to. */
@@ -42,7 +43,7 @@ export function keepListening(
   clock: Clock,
   activation: Activation,
   listen: (predecessor: number | undefined) => Promise<void>,
-  onFailed: (error: Error, retryInMs: number) => void,
+  onFailed: (error: KpngError, retryInMs: number) => void,
 ) {
   const backoff = new Backoff(RETRY, Math.random);
   let retry: Timer | undefined;
@@ -55,7 +56,7 @@ export function keepListening(
     } catch (error) {
       if (isOver) return;
       const retryInMs = backoff.next();
-      onFailed(error as Error, retryInMs);
+      onFailed(error as KpngError, retryInMs);
       retry = clock.setTimer(retryInMs, () => void (running = attempt(predecessor)));
     }
   };
@@ -85,15 +86,13 @@ export function startHttpServer(options: HttpServerOptions) {
   const { server } = connections;
   // While listening, an error concerns a client that could not be accepted; Node keeps accepting.
   server.on('error', () => undefined);
-  let failure: ListenFailure;
   const listen = async (): Promise<void> => {
     const fd = inheritedServer(address);
     const host = address.host === '' ? {} : { host: address.host };
     server.listen(fd === undefined ? { ...host, port: address.port } : { fd });
     const events = ['listening', 'close'].map((event) => once(server, event));
     await Promise.race(events).catch(async (error: Error) => {
-      failure = await listenFailure(error, address);
-      throw error;
+      throw await listenFailure(error, address);
     });
     const bound = server.address() as AddressInfo | null;
     if (bound === null) return;
@@ -101,9 +100,7 @@ export function startHttpServer(options: HttpServerOptions) {
     server.once('close', () => listening.delete(server));
     options.onListening({ host: bound.address, port: bound.port });
   };
-  const stop = keepListening(clock, activation, listen, (_, retryInMs) =>
-    options.onBindFailed(failure, retryInMs),
-  );
+  const stop = keepListening(clock, activation, listen, options.onBindFailed);
   return {
     /**
      * Stops listening because another process now serves. Resolves when every connected client has been answered or has

@@ -1,7 +1,7 @@
 import { open, readdir, readFile, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import ipaddr from 'ipaddr.js';
-import { messageOf, type ErrorCode } from '../errors.ts';
+import { KpngError, messageOf, type ErrorCode } from '../errors.ts';
 import { familyOf, isWildcard } from './family.ts';
 import type { HostPort } from './host-port.ts';
 
@@ -19,23 +19,19 @@ export function listenCode(cause: string): ErrorCode {
   return CODES[cause] ?? 'KPNG_LISTEN_FAILED';
 }
 
-/** Why a TCP address cannot be listened on. */
-export interface ListenFailure {
-  readonly code: ErrorCode;
-  /** The program that listens there, or the system's message. */
-  readonly reason: string;
-  readonly cause: Error;
-}
-
+/**
+ * Why an address cannot be listened on. The message is only the reason: the program that listens at a TCP `place`, or
+ * the system's message.
+ */
 export async function listenFailure(
   cause: NodeJS.ErrnoException,
-  { host: address, port }: HostPort,
-): Promise<ListenFailure> {
+  place?: HostPort,
+): Promise<KpngError> {
   const { code = '' } = cause;
-  const holder =
-    code === 'EADDRINUSE' ? await socketHolder({ protocol: 'TCP', address, port }) : undefined;
+  const target = place && { protocol: 'TCP' as const, address: place.host, port: place.port };
+  const holder = target && code === 'EADDRINUSE' ? await socketHolder(target) : undefined;
   const reason = holder === undefined ? messageOf(cause) : `${holder} listens there`;
-  return { code: listenCode(code), reason, cause };
+  return new KpngError(listenCode(code), reason, { cause });
 }
 
 /** Where a socket could not be bound. */
