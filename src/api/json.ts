@@ -21,7 +21,7 @@ interface Field {
   readonly key: string;
   /** The name in our messages. */
   readonly name: string;
-  readonly of: Struct | 'map' | 'affinity' | undefined;
+  readonly of: Struct | 'map' | undefined;
 }
 
 function struct(keys: string, nested: Readonly<Record<string, Field['of']>> = {}): Struct {
@@ -31,6 +31,7 @@ function struct(keys: string, nested: Readonly<Record<string, Field['of']>> = {}
 }
 
 const IP_SET = struct('V4 V6');
+const AFFINITY: Struct = [{ key: 'ClientIP', name: 'value', of: struct('TimeoutSeconds') }];
 
 const SERVICE = struct(
   'Namespace Name Type Labels Annotations IPs IPFilters MapIP Ports ExternalTrafficToLocal ' +
@@ -45,7 +46,7 @@ const SERVICE = struct(
     }),
     IPFilters: struct('TargetIPs SourceRanges', { TargetIPs: IP_SET }),
     Ports: struct('Name Protocol Port NodePort TargetPort TargetPortName'),
-    SessionAffinity: 'affinity',
+    SessionAffinity: AFFINITY,
   },
 );
 
@@ -67,7 +68,6 @@ export function plainEndpoint(endpoint: Endpoint): object {
 function plain(value: unknown, of: Field['of']): unknown {
   if (of === undefined || value === undefined) return value;
   if (of === 'map') return sortedMap(value as Readonly<Record<string, string>>);
-  if (of === 'affinity') return { clientip: plain((value as { value: object }).value, CLIENT_IP) };
   if (Array.isArray(value)) return value.map((each) => plain(each, of));
   const entries = of.map(({ key, name, of: inside }) => {
     return [key.toLowerCase(), plain((value as Readonly<Record<string, unknown>>)[name], inside)];
@@ -91,7 +91,7 @@ function structJson(message: object, fields: Struct): string {
 
 /** Nothing for the zero value; but an empty message is `{}`. */
 function valueJson(value: unknown, of: Field['of']): string {
-  if (of === 'affinity') return affinityJson(value as Service['sessionAffinity']);
+  if (of === AFFINITY && value === undefined) return 'null';
   if (of === 'map') return mapJson(value as Readonly<Record<string, string>>);
   if (Array.isArray(value)) {
     const each = (one: unknown): string =>
@@ -105,13 +105,6 @@ function valueJson(value: unknown, of: Field['of']): string {
 function scalarJson(value: unknown): string {
   return typeof value === 'string' ? quoted(value) : String(value);
 }
-
-function affinityJson(affinity: Service['sessionAffinity']): string {
-  if (affinity === undefined) return 'null';
-  return `{"ClientIP":${structJson(affinity.value, CLIENT_IP)}}`;
-}
-
-const CLIENT_IP = struct('TimeoutSeconds');
 
 function mapJson(map: Readonly<Record<string, string>>): string {
   const keys = Object.keys(map).sort();

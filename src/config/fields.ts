@@ -57,17 +57,14 @@ export function fieldName(flag: string): string {
  */
 export function textOf(value: unknown, { type }: FieldSchema): string | undefined {
   if (value === null || value === undefined) return undefined;
-  const allowed: readonly JsonType[] = typeof type === 'string' ? [type] : type;
-  if (Array.isArray(value) && allowed.includes('array')) {
-    const items: readonly unknown[] = value;
-    const strings = items.filter((item) => typeof item === 'string');
-    if (strings.length === items.length) return strings.join(',');
-    throw new Error('expected a list of texts, such as [250ms, 1s]');
+  const allowed = [type].flat();
+  const given = Array.isArray(value) ? 'array' : typeof value;
+  if (!allowed.some((each) => given === (each === 'integer' ? 'number' : each))) {
+    throw new Error(`expected ${allowed.map((each) => TYPE_WORDS[each]).join(' or ')}`);
   }
-  if (typeof value === 'string' && allowed.includes('string')) return value;
-  if (typeof value === 'boolean' && allowed.includes('boolean')) return String(value);
-  if (typeof value === 'number' && allowed.includes('integer')) return String(value);
-  throw new Error(`expected ${allowed.map((each) => TYPE_WORDS[each]).join(' or ')}`);
+  if (!Array.isArray(value)) return String(value);
+  if (value.every((item) => typeof item === 'string')) return value.join(',');
+  throw new Error('expected a list of texts, such as [250ms, 1s]');
 }
 
 const TYPE_WORDS: Readonly<Record<JsonType, string>> = {
