@@ -243,10 +243,9 @@ function unknownField(key: string, known: readonly string[]): string {
 /** `kube to-local to-userspace`, or the same as a list. */
 function words(value: unknown): readonly string[] | undefined {
   if (value === null) return undefined;
-  const given: unknown = typeof value === 'string' ? value.split(/\s+/) : value;
-  const list: readonly unknown[] = Array.isArray(given) ? given : [];
-  const plain = list.filter((word) => typeof word === 'string' && /^[^-]/.test(word));
-  if (plain.length > 0 && plain.length === list.length) return plain as string[];
+  const list: readonly unknown[] = typeof value === 'string' ? value.split(/\s+/) : [value].flat();
+  const areWords = list.every((word) => typeof word === 'string' && /^[^-]/.test(word));
+  if (areWords && list.length > 0) return list as string[];
   throw new Error('expected the words of a command, without flags, such as kube to-userspace');
 }
 
