@@ -8,7 +8,7 @@ import { KpngError, messageOf } from '../errors.ts';
 import { EndpointInfo, NodeInfo, ServiceInfo } from './generated/globalv1/api.ts';
 import { SHAPES } from './generated/shapes.ts';
 import { Endpoint, OpItem, Service, Set as SetNumber } from './generated/localv1/api.ts';
-import { globalEndpointPath, globalNodePath, globalServicePath, servicePath } from './paths.ts';
+import { servicePath } from './paths.ts';
 import { checked, type Shape } from './wire.ts';
 
 /**
@@ -77,7 +77,7 @@ const SETS: Readonly<Record<'local' | 'global', Readonly<Record<number, EntrySet
       shape: SHAPES['globalv1.ServiceInfo'],
       decode(bytes) {
         const { service } = ServiceInfo.decode(bytes);
-        return [service, globalServicePath(service?.namespace ?? '', service?.name ?? '')];
+        return [service, `${service?.namespace ?? ''}|${service?.name ?? ''}||`];
       },
     },
     [SetNumber.GlobalEndpointInfos]: {
@@ -88,7 +88,7 @@ const SETS: Readonly<Record<'local' | 'global', Readonly<Record<number, EntrySet
       shape: SHAPES['globalv1.EndpointInfo'],
       decode(bytes, key) {
         const info = EndpointInfo.decode(bytes);
-        return [info, globalEndpointPath(info, key)];
+        return [info, `${info.namespace}|${info.serviceName}|${info.sourceName}|${key}`];
       },
     },
     [SetNumber.GlobalNodeInfos]: {
@@ -99,7 +99,7 @@ const SETS: Readonly<Record<'local' | 'global', Readonly<Record<number, EntrySet
       shape: SHAPES['globalv1.NodeInfo'],
       decode(bytes) {
         const { node } = NodeInfo.decode(bytes);
-        return [node, globalNodePath(node?.name ?? '')];
+        return [node, `|${node?.name ?? ''}||`];
       },
     },
   },

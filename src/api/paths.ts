@@ -2,33 +2,12 @@
  * Paths: the keys under which the entries of a set travel.
  *
  * The local sets join their parts with `/`, the global ones join four store-key parts (namespace,
- * name, source, key) with `|`.
+ * name, source, key) with `|`: services are `namespace|name||`, endpoints `namespace|service|source|hash`
+ * and nodes `|name||`.
  */
-import type { EndpointInfo } from './generated/globalv1/api.ts';
-
 /** `namespace/name`: path of a local service, and the key of a service everywhere in this program. */
 export function servicePath(namespace: string, name: string): string {
   return `${namespace}/${name}`;
-}
-
-/** `namespace/service/key`: path of a local endpoint. */
-export function endpointPath(namespace: string, service: string, key: string): string {
-  return `${namespace}/${service}/${key}`;
-}
-
-/** `namespace|name||`: path of a global service. */
-export function globalServicePath(namespace: string, name: string): string {
-  return `${namespace}|${name}||`;
-}
-
-/** `namespace|service|source|hash`: path of a global endpoint. */
-export function globalEndpointPath(info: EndpointInfo, hash: string): string {
-  return `${info.namespace}|${info.serviceName}|${info.sourceName}|${hash}`;
-}
-
-/** `|name||`: path of a node. */
-export function globalNodePath(name: string): string {
-  return `|${name}||`;
 }
 
 /**

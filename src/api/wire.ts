@@ -20,14 +20,8 @@ export interface Shape {
 /** Two bytes on the wire can become an object of a hundred bytes in memory: maximum number of fields of a message. */
 export const MAX_FIELDS = 200_000;
 
-/** The bytes, which can be decoded. Throws an Error that names the first error in them. */
-export function checked(bytes: Uint8Array, shape: Shape): Uint8Array {
-  check(bytes, shape, { fields: 0 });
-  return bytes;
-}
-
-/** `count`: of the whole message. */
-function check(bytes: Uint8Array, shape: Shape, count: { fields: number }): void {
+/** The bytes, which can be decoded. Throws an Error that names the first error in them. `count`: of the whole message. */
+export function checked(bytes: Uint8Array, shape: Shape, count = { fields: 0 }): Uint8Array {
   const reader = new BinaryReader(bytes);
   while (reader.pos < reader.len) {
     const [field, type] = reader.tag();
@@ -36,10 +30,11 @@ function check(bytes: Uint8Array, shape: Shape, count: { fields: number }): void
     const inside = type === WireType.LengthDelimited ? shape[field] : undefined;
     try {
       if (inside === undefined) reader.skip(type, field);
-      else if (inside !== 'text') check(reader.bytes(), inside, count);
+      else if (inside !== 'text') checked(reader.bytes(), inside, count);
       else if (!isUtf8(reader.bytes())) throw new Error('not UTF-8');
     } catch (cause) {
       throw new Error(`in field ${field}: ${messageOf(cause)}`, { cause });
     }
   }
+  return bytes;
 }

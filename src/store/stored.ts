@@ -6,13 +6,7 @@ import { deleteFrame, setFrame } from '../api/frames.ts';
 import { EndpointInfo, NodeInfo, ServiceInfo, type Node } from '../api/generated/globalv1/api.ts';
 import { Endpoint, Service, Set as SetNumber } from '../api/generated/localv1/api.ts';
 import { hashText, type Hasher } from '../api/hash.ts';
-import {
-  endpointPath,
-  globalEndpointPath,
-  globalNodePath,
-  globalServicePath,
-  servicePath,
-} from '../api/paths.ts';
+import { servicePath } from '../api/paths.ts';
 import { isEqual } from '../util/compare.ts';
 import type { Use } from './selection.ts';
 
@@ -55,13 +49,13 @@ export const localServiceEntry = cached((service: Service) => {
 
 export const globalServiceEntry = cached((service: Service, hasher: Hasher) => {
   const value = ServiceInfo.encode({ hash: hasher.service(service), service }).finish();
-  const path = globalServicePath(service.namespace, service.name);
+  const path = `${service.namespace}|${service.name}||`;
   return entry(SetNumber.GlobalServiceInfos, path, value);
 });
 
 export const globalNodeEntry = cached((node: Node, hasher: Hasher) => {
   const value = NodeInfo.encode({ hash: hasher.node(node), node }).finish();
-  return entry(SetNumber.GlobalNodeInfos, globalNodePath(node.name), value);
+  return entry(SetNumber.GlobalNodeInfos, `|${node.name}||`, value);
 });
 
 /** Value of `EndpointInfo.hash`, computed once for an endpoint of the store. */
@@ -72,7 +66,8 @@ export function endpointHash(info: EndpointInfo, hasher: Hasher): bigint {
 
 /** An endpoint in its set of the global API. Not cached: most are sent only as part of a whole. */
 export function endpointEntry(info: EndpointInfo, hasher: Hasher): Entry {
-  const path = globalEndpointPath(info, hashText(endpointHash(info, hasher)));
+  const hash = hashText(endpointHash(info, hasher));
+  const path = `${info.namespace}|${info.serviceName}|${info.sourceName}|${hash}`;
   return entry(SetNumber.GlobalEndpointInfos, path, EndpointInfo.encode(info).finish());
 }
 
@@ -118,7 +113,7 @@ export class LocalEndpoint implements Entry {
 
   get #path(): string {
     const { namespace, serviceName } = this.#names;
-    return endpointPath(namespace, serviceName, this.key);
+    return `${namespace}/${serviceName}/${this.key}`;
   }
 
   /** Whether another one with the same key is equal. */
