@@ -15,7 +15,8 @@ export interface InheritedSocket {
 /** Sockets for listeners of this thread: from the old process, or in a worker from the main thread. */
 const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
-let received: { readonly fd: number; readonly inode: number | undefined }[] = [];
+/** Inode numbers of those of the old process, by descriptor. */
+let received = new Map<number, number | undefined>();
 
 function keyOf(...place: readonly [Protocol, address: string, port: number]): string {
   return place.join(' ');
@@ -25,9 +26,7 @@ function keyOf(...place: readonly [Protocol, address: string, port: number]): st
 export function offerSockets(offered: readonly InheritedSocket[]): void {
   for (const { protocol, address, port, fd } of offered) {
     const key = keyOf(protocol, address, port);
-    const list = sockets.get(key);
-    if (list === undefined) sockets.set(key, [fd]);
-    else list.push(fd);
+    sockets.set(key, [...(sockets.get(key) ?? []), fd]);
   }
 }
 
@@ -40,7 +39,7 @@ export function keepInherited(
   inherited: readonly InheritedSocket[],
   listeners: readonly { readonly key: string; readonly port: number }[],
 ): void {
-  received = inherited.map(({ fd }) => ({ fd, inode: inodeOf(fd) }));
+  received = new Map(inherited.map(({ fd }) => [fd, inodeOf(fd)]));
   offerSockets(inherited);
   offerPorts(listeners.map(({ key, port }) => [key, port]));
 }
@@ -74,9 +73,7 @@ export function closeInherited(): number[] {
   for (const fd of [...sockets.values()].flat()) closeSync(fd);
   sockets.clear();
   ports.clear();
-  const gone = received.flatMap(({ fd, inode }) =>
-    inode === undefined || inodeOf(fd) === inode ? [] : [inode],
-  );
-  received = [];
+  const gone = [...received].flatMap(([fd, inode]) => (inodeOf(fd) === inode ? [] : (inode ?? [])));
+  received.clear();
   return gone;
 }

@@ -77,8 +77,10 @@ async function findSocket(
     const file = await open(join(root, 'net', table));
     try {
       for await (const line of file.readLines({ end: MAX_TABLE, encoding: 'latin1' })) {
-        const [, local = '', state, user = '', inode = ''] = ROW.exec(line) ?? [];
-        if (state === STATES[target.protocol] && conflicts(local, target)) return [inode, user];
+        const [, hex = '', port = '', state, user = '', inode = ''] = ROW.exec(line) ?? [];
+        if (state !== STATES[target.protocol] || Number.parseInt(port, 16) !== target.port)
+          continue;
+        if (conflicts(addressOf(hex), target.address)) return [inode, user];
       }
     } finally {
       await file.close();
@@ -87,29 +89,22 @@ async function findSocket(
   return undefined;
 }
 
-/** A row of a table: local address, state, user, inode. */
-const ROW = /^ *\d+: (\S+) \S+ (\S+) \S+ \S+ \S+ +(\d+) +\d+ (\d+)/;
+/** A row of a table: local address and port, state, user, inode. */
+const ROW = /^ *\d+: ((?:[0-9A-F]{8}){1,4}):(\S+) \S+ (\S+) \S+ \S+ \S+ +(\d+) +\d+ (\d+)/;
 /** The states LISTEN, and that of an unconnected socket. */
 const STATES = { TCP: '0A', UDP: '07' };
 
-/** Whether a socket keeps another one from being bound to that address. */
-function conflicts(local: string, { address, port }: BindAddress): boolean {
-  const [hex = '', digits = ''] = local.split(':');
-  if (Number.parseInt(digits, 16) !== port) return false;
-  const bound = readHex(hex);
-  if (bound === undefined) return false;
+/** Whether a socket that is bound to an address of the port keeps another one from being bound. */
+function conflicts(bound: string, address: string): boolean {
   if (address === '' || bound === '::') return true;
   if (isWildcard(address) || bound === '0.0.0.0') return familyOf(address) === familyOf(bound);
   return bound === ipaddr.parse(address).toString();
 }
 
 /** An address as the tables have it: four-byte words in host byte order. */
-function readHex(hex: string): string | undefined {
-  if (!/^(?:[0-9A-F]{8}){1,4}$/.test(hex)) return undefined;
+function addressOf(hex: string): string {
   const address = ipaddr.fromByteArray([...Buffer.from(hex, 'hex').swap32()]);
-  return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress()
-    ? address.toIPv4Address().toString()
-    : address.toString();
+  return ipaddr.process(address.toString()).toString();
 }
 
 /** The process that has a link to a socket. This process, with its many sockets, is checked last. */

@@ -17,10 +17,6 @@ export function escapeLines(text: string): string {
   return text.split('\n').map(escapeControls).join('\n');
 }
 
-export function hasControls(text: string): boolean {
-  return text.search(CONTROLS) !== -1;
-}
-
 /** Without the passwords of URLs: settings and errors are visible to more than those who may know them. */
 export function hidePasswords(text: string): string {
   return text.replace(/(\/\/[^/:@\s]*):[^/@\s]*@/g, '$1:***@');

@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import type { ScalarStyleRule } from 'js-yaml';
-import { escapeControls, escapeLines, hasControls } from '../../util/terminal-text.ts';
+import { escapeControls, escapeLines } from '../../util/terminal-text.ts';
 
 export const OUTPUT_FORMS = ['table', 'json', 'yaml'] as const;
 export type OutputForm = (typeof OUTPUT_FORMS)[number];
@@ -105,7 +105,8 @@ async function render(value: unknown, lines: readonly string[], form: OutputForm
   const scalarStyleRules: ScalarStyleRule[] = [
     ...Object.values(DEFAULT_SCALAR_STYLE_RULES),
     (layout) => {
-      if (hasControls(layout.node.value)) layout.style = SCALAR_STYLE.DOUBLE_QUOTED;
+      const { value } = layout.node;
+      if (escapeControls(value) !== value) layout.style = SCALAR_STYLE.DOUBLE_QUOTED;
     },
   ];
   return escapeLines(dump(value, { lineWidth: -1, quoteStyle: 'double', scalarStyleRules }));
