@@ -62,8 +62,8 @@ export function textOf(value: unknown, { type }: FieldSchema): string | undefine
   if (!allowed.some((each) => given === (each === 'integer' ? 'number' : each))) {
     throw new Error(`expected ${allowed.map((each) => TYPE_WORDS[each]).join(' or ')}`);
   }
-  if (typeof value !== 'object') return String(value);
-  if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return value.join(',');
+  const items: readonly unknown[] = [value].flat();
+  if (given !== 'array' || items.every((item) => typeof item === 'string')) return items.join(',');
   throw new Error('expected a list of texts, such as [250ms, 1s]');
 }
 
