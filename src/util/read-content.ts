@@ -47,13 +47,10 @@ export async function readContent(
     const bytes = new Uint8Array(stats.size);
     let length = 0;
     while (length < bytes.length) {
-      const { bytesRead } = await handle.read(
-        bytes,
-        length,
-        Math.min(PIECE, bytes.length - length),
-      );
+      const piece = bytes.subarray(length, length + PIECE);
+      const { bytesRead } = await handle.read(piece);
       if (bytesRead === 0) break;
-      hash.update(bytes.subarray(length, length + bytesRead));
+      hash.update(piece.subarray(0, bytesRead));
       length += bytesRead;
     }
     return { bytes: bytes.subarray(0, length), digest: hash.digest('hex') };
