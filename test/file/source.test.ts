@@ -18,29 +18,6 @@ const WEB = lines(
 );
 const DNS = lines('- service: {name: dns, ports: [{port: 53, protocol: UDP}]}');
 
-t.test('the view of the node is delivered, and after a change what differs', async (t) => {
-  const { path, sink, heard } = followFile(t, `services:\n${WEB}${DNS}`);
-  const first = await sink.next();
-  t.strictSame(first.changed, ['default/dns', 'default/web']);
-  t.strictSame(first.shape, ['default/dns()', 'default/web(web-0 web-1)']);
-  const { endpoints } = first.view.get('default/web') ?? {};
-  t.strictSame([endpoints?.get('web-0')?.local, endpoints?.get('web-1')?.local], [true, false]);
-  await put(path, `services:\n${WEB.replace('10.0.0.2', '10.0.0.3')}${DNS}`);
-  t.strictSame((await sink.next()).changed, ['default/web']);
-  await put(path, `services:\n${DNS}`);
-  const third = await sink.next();
-  t.strictSame(third.changed, ['default/web']);
-  t.strictSame(third.shape, ['default/dns()']);
-  t.strictSame(heard, [
-    'loaded 2, parsed 2',
-    'synced 2, changed 2',
-    'loaded 2, parsed 1',
-    'synced 2, changed 1',
-    'loaded 1, parsed 0',
-    'synced 1, changed 1',
-  ]);
-});
-
 t.test('a broken file keeps the previous state, and is read when it is fixed', async (t) => {
   const { path, sink, heard } = followFile(t, `services:\n${WEB}`);
   await sink.next();
