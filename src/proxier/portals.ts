@@ -139,8 +139,12 @@ function joined(lists: readonly (readonly string[])[] | undefined): readonly str
   return lists && [...new Set(lists.flat())].sort();
 }
 
-/** In canonical form: unspecified, multicast, broadcast. Linux binds TCP listeners to the latter two. */
-const NOT_ONE_HOST = /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|ff[\da-f]{2}:.*)$/;
+/**
+ * In canonical form: unspecified, multicast, broadcast, to which Linux binds TCP listeners. And the deprecated form of
+ * IPv4 addresses, which not everything here reads as the same address.
+ */
+const NOT_ONE_HOST =
+  /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|::\d+\..*|ff[\da-f]{2}:.*)$/;
 
 /** The canonical text: IPv6 as the system writes it, IPv4-mapped as IPv4. Undefined for anything but the address of one host. */
 export function canonicalAddress(text: string): string | undefined {

@@ -82,7 +82,6 @@ t.test('invalid ranges never open an address', async (t) => {
 t.test('one way to write each address', async (t) => {
   for (const [text, expected] of [
     ['FD00:0:0::0001', 'fd00::1'],
-    ['::102:304', '::1.2.3.4'],
     ['::ffff:10.0.0.1', '10.0.0.1'],
   ] as const) {
     t.equal(canonicalAddress(text), expected);
@@ -90,7 +89,7 @@ t.test('one way to write each address', async (t) => {
   for (const text of ['127.0.0.1', '::1', '223.255.255.255', '240.0.0.1', 'ff::1']) {
     t.equal(canonicalAddress(text), text);
   }
-  const unusable = ['0.0.0.0', '::', '0:0::0', '::ffff:0.0.0.0'];
+  const unusable = ['0.0.0.0', '::', '0:0::0', '::ffff:0.0.0.0', '::1.2.3.4', '::102:304'];
   const multicast = ['224.0.0.1', '239.255.255.255', '255.255.255.255', '::ffff:224.0.0.1'];
   multicast.push('ff02::1', 'FF0E:0::1');
   const invalid = ['fe80::1%eth0', '10.0.0', '10.0.0.256', '010.0.0.1', 'nope', '', '[::1]'];
