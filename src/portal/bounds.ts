@@ -42,6 +42,9 @@ export const MAX_FLOW_LIST = 64 * 1024 * 1024;
 /** What each address of a change adds to its time limit. */
 export const ADDRESS_WRITE_MS = 10;
 
+/** Maximum output of a program that lists addresses or connections. About 160 bytes each. */
+export const MAX_ADDRESS_LIST = 64 * 1024 * 1024;
+
 /** Service addresses probed in each check of the address portal. A probe takes 20 µs. */
 export const PROBES_PER_CHECK = 32;
 

@@ -100,13 +100,10 @@ export function bindAddresses(
   bindAddress: string,
   families: readonly Family[],
 ): Partial<Record<Family, string>> {
-  const refuse = (why: string): never => {
-    throw new KpngError('KPNG_USAGE', `--bind-address ${bindAddress}: ${why}`);
-  };
-  if (isIP(bindAddress) === 0) refuse('not an IP address');
   const given = ipaddr.parse(bindAddress);
   if (given.range() === 'loopback') {
-    refuse('packets from elsewhere cannot be sent to a loopback address');
+    const why = 'packets from elsewhere cannot be sent to a loopback address';
+    throw new KpngError('KPNG_USAGE', `--bind-address ${bindAddress}: ${why}`);
   }
   const own = familyOf(bindAddress);
   return Object.fromEntries(

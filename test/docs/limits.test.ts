@@ -20,7 +20,9 @@ import { SILENT_MS } from '../../src/handover/predecessor.ts';
 import { DEFAULT_KUBE_LIMITS } from '../../src/kube/limits.ts';
 import { REVIEW_LIMITS } from '../../src/kube/reviews.ts';
 import * as portal from '../../src/portal/bounds.ts';
-import * as netsh from '../../src/portal/windows/netsh.ts';
+import * as windows from '../../src/portal/windows/addresses.ts';
+import * as ledger from '../../src/portal/windows/ledger.ts';
+import { MAX_SINGLE_FAILURES } from '../../src/portal/windows/netsh.ts';
 import { MAX_DRAINS } from '../../src/proxier/drains.ts';
 import { LINGER_MS, MAX_LINGERING } from '../../src/proxier/engine-sync.ts';
 import { MAX_INSPECTED, MAX_LISTED } from '../../src/proxysocket/inspect.ts';
@@ -131,13 +133,12 @@ const SECTIONS: Readonly<Record<string, readonly string[]>> = {
     time(portal.MAX_LINGER_MS),
   ],
   'Addresses on Windows': [
-    time(netsh.NETSH_TIMEOUT_MS),
-    time(netsh.USABLE_TIMEOUT_MS),
-    range(netsh.USABLE_FIRST_WAIT_MS, netsh.USABLE_MAX_WAIT_MS),
-    number(netsh.PROBES_AT_ONCE),
-    number(netsh.MAX_SINGLE_FAILURES),
-    size(netsh.MAX_OUTPUT),
-    time(netsh.BOOT_TOLERANCE_MS),
+    time(portal.WRITE_TIMEOUT_MS),
+    time(windows.USABLE_TIMEOUT_MS),
+    range(windows.USABLE_FIRST_WAIT_MS, windows.USABLE_MAX_WAIT_MS),
+    number(MAX_SINGLE_FAILURES),
+    size(portal.MAX_ADDRESS_LIST),
+    time(ledger.BOOT_TOLERANCE_MS),
   ],
   'Configuration file': allOf(CONFIG_LIMITS),
   'HTTP servers': [

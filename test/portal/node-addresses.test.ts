@@ -46,7 +46,7 @@ t.test('listen addresses of proxy ports', (t) => {
   t.strictSame(bindAddresses('::', [4]), { 4: '0.0.0.0' });
   t.strictSame(bindAddresses('192.0.2.5', [4, 6]), { 4: '192.0.2.5', 6: '::' });
   t.strictSame(bindAddresses('2001:DB8::05', [4, 6]), { 4: '0.0.0.0', 6: '2001:db8::5' });
-  for (const wrong of ['127.0.0.1', '::1', 'node-1', '']) {
+  for (const wrong of ['127.0.0.1', '::1']) {
     t.throws(() => bindAddresses(wrong, [4, 6]), { code: 'KPNG_USAGE' }, wrong);
   }
   t.strictSame(hostFamilies(NODE), [4, 6]);

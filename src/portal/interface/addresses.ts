@@ -1,7 +1,6 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { isIP } from 'node:net';
-import ipaddr from 'ipaddr.js';
+import { isIP, SocketAddress } from 'node:net';
 import type { KpngError } from '../../errors.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 
@@ -68,13 +67,9 @@ export async function hostHas(address: string): Promise<boolean> {
   }
 }
 
-/**
- * The canonical form of a listed address. Parsing 10,000 takes long, and only those that begin with zeros or end with an
- * IPv4 address are listed in another form.
- */
+/** The canonical form of a listed address. */
 export function canonicalAddress(text: string): string {
-  const isCanonical = !text.includes(':') || /^[^0:.][^.]*$/.test(text);
-  return isCanonical ? text : ipaddr.parse(text).toString();
+  return text.includes(':') ? new SocketAddress({ address: text, family: 'ipv6' }).address : text;
 }
 
 /** The host of `10.0.0.1:80` or `[fe80::1%eth0]:80`, in canonical form; empty: it is not an address. */

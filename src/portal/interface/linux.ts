@@ -1,7 +1,7 @@
 import { KpngError } from '../../errors.ts';
 import { hostNetwork } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
-import { ADDRESS_WRITE_MS, WRITE_TIMEOUT_MS } from '../bounds.ts';
+import { ADDRESS_WRITE_MS, MAX_ADDRESS_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import {
   diagnose,
   type Exec,
@@ -60,9 +60,6 @@ const isOurLink = ({ ifalias }: Link): boolean => ifalias === MARK_ALIAS;
 const isOurs = ({ local = '', prefixlen, metric }: LinkAddress): boolean =>
   metric === MARK_METRIC && hostNetwork(local) === `${local}/${prefixlen}`;
 
-/** Maximum output of `ip`. A listing has about 160 bytes per address. */
-const MAX_OUTPUT = 64 * 1024 * 1024;
-
 /** Maximum number of listings if something changes during them. */
 const LISTINGS = 3;
 
@@ -106,7 +103,7 @@ async function listLinks(exec: Exec): Promise<Link[]> {
   const args = ['-j', '-d', 'address', 'show'];
   for (let left = LISTINGS; ; left -= 1) {
     try {
-      const { stdout, stderr } = await exec({ file: 'ip', args, maxOutput: MAX_OUTPUT });
+      const { stdout, stderr } = await exec({ file: 'ip', args, maxOutput: MAX_ADDRESS_LIST });
       if (left > 1 && /Dump was interrupted/.test(stderr)) continue;
       return readLinks(stdout);
     } catch (cause) {
@@ -123,7 +120,7 @@ async function runBatch(exec: Exec, lines: readonly string[], doing: string) {
   const stdin = `${lines.join('\n')}\n`;
   const timeoutMs = WRITE_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS;
   try {
-    await exec({ file: 'ip', args, stdin, timeoutMs, maxOutput: MAX_OUTPUT });
+    await exec({ file: 'ip', args, stdin, timeoutMs, maxOutput: MAX_ADDRESS_LIST });
     return failed;
   } catch (cause) {
     if (!(cause instanceof ExecError) || cause.failure !== 'exit') {
@@ -249,7 +246,7 @@ export class LinuxInterface implements InterfaceAddresses {
       const sources = addresses.map((each) => `src = ${each.includes(':') ? `[${each}]` : each}`);
       args.push(`( ${sources.join(' or ')} )`);
     }
-    const command = { file: 'ss', args, maxOutput: MAX_OUTPUT };
+    const command = { file: 'ss', args, maxOutput: MAX_ADDRESS_LIST };
     // Without ss, the connections end with their address.
     const printed = await this.#exec(command).catch(() => undefined);
     const lines = printed?.stdout.split('\n') ?? [];

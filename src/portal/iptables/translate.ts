@@ -77,10 +77,11 @@ function overlaps(a: readonly string[], b: readonly string[], family: Family): s
   return networksOf([...within(a, b), ...within(b, a)], family);
 }
 
-/** In the order of kube-proxy's userspace mode. */
+/** In the order of kube-proxy's userspace mode. The comment has no quotes or special characters; Kubernetes names neither. */
 function matching(text: string, protocol: Protocol, port: number): string {
-  const word = protocol === 'TCP' ? 'tcp' : 'udp';
-  return `${comment(commentText(text))} -p ${word} -m ${word} --dport ${port}`;
+  const word = protocol.toLowerCase();
+  const plain = text.replaceAll(/[^\x20-\x7E]|["\\]/g, '?').slice(0, MAX_COMMENT);
+  return `${comment(plain)} -p ${word} -m ${word} --dport ${port}`;
 }
 
 function toAddress(address: string): string {
@@ -95,11 +96,6 @@ function reject(family: Family, protocol: Protocol): string {
 
 function rule(slot: Slot, family: Family, key: string, value: string): Element {
   return { set: slotName(slot, family), key, value };
-}
-
-/** Drops special characters, including quotes; Kubernetes names have none. */
-function commentText(text: string): string {
-  return text.replaceAll(/[^\x20-\x7E]|["\\]/g, '?').slice(0, MAX_COMMENT);
 }
 
 const NAME = 'kpng-userspace canary';

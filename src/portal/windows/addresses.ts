@@ -4,6 +4,7 @@ import { KpngError } from '../../errors.ts';
 import { systemClock } from '../../util/clock.ts';
 import { familyOf } from '../../util/family.ts';
 import { hostAddresses } from '../../util/host-addresses.ts';
+import { MAX_ADDRESS_LIST } from '../bounds.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import {
   canonicalAddress,
@@ -13,17 +14,15 @@ import {
   type InterfaceAddresses,
   type Verb,
 } from '../interface/addresses.ts';
-import {
-  changeArgs,
-  MAX_OUTPUT,
-  PROBES_AT_ONCE,
-  readConnections,
-  runAll,
-  USABLE_FIRST_WAIT_MS,
-  USABLE_MAX_WAIT_MS,
-  USABLE_TIMEOUT_MS,
-} from './netsh.ts';
+import { changeArgs, readConnections, runAll } from './netsh.ts';
 import { type AddressLedger, ledgerFor } from './ledger.ts';
+
+/** Time limit until a socket can be bound to a new address. Milliseconds. */
+export const USABLE_TIMEOUT_MS = 5000;
+
+/** First and maximum delay between two attempts to bind. */
+export const USABLE_FIRST_WAIT_MS = 10;
+export const USABLE_MAX_WAIT_MS = 250;
 
 /** Replaced in tests. `has`: whether a socket can currently be bound to an address. */
 const SYSTEM = { exec: systemExec, clock: systemClock, has: hostHas, host: hostAddresses };
@@ -81,7 +80,7 @@ export class WindowsInterface implements InterfaceAddresses {
     const connected: string[] = [];
     for (const family of new Set(addresses.map(familyOf))) {
       const args = ['-n', '-p', family === 4 ? 'TCP' : 'TCPv6'];
-      const command = { file: 'netstat', args, maxOutput: MAX_OUTPUT };
+      const command = { file: 'netstat', args, maxOutput: MAX_ADDRESS_LIST };
       // Without netstat, the connections end with their address.
       const printed = await this.#system.exec(command).catch(() => undefined);
       connected.push(...readConnections(printed?.stdout ?? ''));
@@ -141,11 +140,7 @@ export class WindowsInterface implements InterfaceAddresses {
   /** Those of the addresses that can be bound, in order. */
   async #bindable(addresses: readonly string[]): Promise<string[]> {
     const found: string[] = [];
-    for (let at = 0; at < addresses.length; at += PROBES_AT_ONCE) {
-      const some = addresses.slice(at, at + PROBES_AT_ONCE);
-      const answers = await Promise.all(some.map(this.has));
-      found.push(...some.filter((_, index) => answers[index]));
-    }
+    for (const address of addresses) if (await this.has(address)) found.push(address);
     return found;
   }
 

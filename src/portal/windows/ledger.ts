@@ -4,7 +4,9 @@ import { dirname, join } from 'node:path';
 import { KpngError, messageOf } from '../../errors.ts';
 import { writeAtomically } from '../../util/atomic-file.ts';
 import { isEqual } from '../../util/compare.ts';
-import { BOOT_TOLERANCE_MS } from './netsh.ts';
+
+/** Tolerance between two readings of the boot time. The clock may have been set in between. Milliseconds. */
+export const BOOT_TOLERANCE_MS = 600_000;
 
 /**
  * Records in a file which addresses we added, as Windows has no mark for them.

@@ -6,7 +6,7 @@ import type { KpngError } from '../../errors.ts';
 import { familyOf } from '../../util/family.ts';
 import type { PortRange } from '../../util/port-range.ts';
 import { hostOf, type Verb } from '../interface/addresses.ts';
-import { ADDRESS_WRITE_MS } from '../bounds.ts';
+import { ADDRESS_WRITE_MS, MAX_ADDRESS_LIST, WRITE_TIMEOUT_MS } from '../bounds.ts';
 import {
   type Exec,
   ExecError,
@@ -17,29 +17,8 @@ import {
   toolFailure,
 } from '../exec.ts';
 
-/** Time and size limits of running netsh. Milliseconds and bytes. */
-
-/** Time limit for a listing or one change. A Windows node starts netsh in about 0.1 s. */
-export const NETSH_TIMEOUT_MS = 30_000;
-
-/** Time limit until a socket can be bound to a new address. */
-export const USABLE_TIMEOUT_MS = 5000;
-
-/** First and maximum delay between two attempts to bind. */
-export const USABLE_FIRST_WAIT_MS = 10;
-export const USABLE_MAX_WAIT_MS = 250;
-
-/** Number of addresses that are bound concurrently. */
-export const PROBES_AT_ONCE = 64;
-
 /** Failures tolerated when retrying changes one by one after a failed script; then the rest counts as failed. */
 export const MAX_SINGLE_FAILURES = 8;
-
-/** Maximum output of netsh or netstat. A connection takes about 80 bytes, an address 160. */
-export const MAX_OUTPUT = 64 * 1024 * 1024;
-
-/** Tolerance between two readings of the boot time. The clock may have been set in between. */
-export const BOOT_TOLERANCE_MS = 600_000;
 
 const NETSH: Tool = {
   program: 'netsh',
@@ -83,7 +62,7 @@ export function changeArgs(verb: Verb, address: string, name: string): string[] 
 
 /** Runs one command and returns its output. Rejects with KPNG_PORTAL_*; `doing`: the action. */
 export function runNetsh(exec: Exec, args: readonly string[], doing: string): Promise<string> {
-  const limits = { timeoutMs: NETSH_TIMEOUT_MS, maxOutput: MAX_OUTPUT };
+  const limits = { timeoutMs: WRITE_TIMEOUT_MS, maxOutput: MAX_ADDRESS_LIST };
   return runTool(exec, NETSH, doing, { args, ...limits });
 }
 
@@ -135,8 +114,8 @@ async function runScript(
     folder = await mkdtemp(join(tmpdir(), 'kpng-userspace-'));
     const file = join(folder, 'netsh.txt');
     await writeFile(file, `${lines.join('\r\n')}\r\n`, { mode: 0o600 });
-    const timeoutMs = NETSH_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS;
-    await exec({ file: 'netsh', args: ['-f', file], timeoutMs, maxOutput: MAX_OUTPUT });
+    const timeoutMs = WRITE_TIMEOUT_MS + lines.length * ADDRESS_WRITE_MS;
+    await exec({ file: 'netsh', args: ['-f', file], timeoutMs, maxOutput: MAX_ADDRESS_LIST });
     return true;
   } catch (cause) {
     if (cause instanceof ExecError && cause.failure === 'exit') return false;
