@@ -1,6 +1,6 @@
 /** Runs in the namespace: proxier, portal and engine, as the backend `to-userspace` puts them together. */
 import { loadHasher } from '../../src/api/hash.ts';
-import { collectAfterFirst, keepHeapSmall } from '../../src/cli/small-heap.ts';
+import { collectAfterFirst, keepHeapSmall, optimizeLate } from '../../src/cli/small-heap.ts';
 import { createPortal } from '../../src/cli/sinks/userspace-portal.ts';
 import type { UserspaceOptions } from '../../src/cli/sinks/userspace-options.ts';
 import { parseRun } from '../../src/cli/parse.ts';
@@ -39,6 +39,7 @@ const { limits } = options;
 const engine = await (portal.kind === 'transparent'
   ? Pool.start({ limits })
   : createNodeEngine({ limits }));
+optimizeLate();
 const proxier = new Proxier({ engine, portal });
 // The garbage of the first state is collected before changes are measured, not in their midst.
 const clock = { ...systemClock, setTimer: (_: number, action: () => void) => soon(action) };

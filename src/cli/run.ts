@@ -17,7 +17,7 @@ import { drain, remainingOf, setOomScore, watchProcess } from './lifecycle.ts';
 import type { Live, RunOptions, StopReason } from './lifecycle.ts';
 import { followConfig } from './live-settings.ts';
 import { observe, type Observers } from './observers.ts';
-import { collectAfterFirst, keepHeapSmall } from './small-heap.ts';
+import { collectAfterFirst, keepHeapSmall, optimizeLate } from './small-heap.ts';
 import { programVersion } from './version.ts';
 
 /** Runs a source into a sink until a signal, and returns the exit code: 0, 1 or 2. */
@@ -50,6 +50,7 @@ export async function run(given: RunOptions): Promise<number> {
     });
     await setOomScore(options.globals.oomScoreAdj, log);
     const { running, work } = await prepare(options, observers);
+    optimizeLate();
     config =
       given.config &&
       followConfig(given.config, options, (change) => {

@@ -33,7 +33,9 @@ const CODES = new Set([
 const FOREIGN = new Set([
   ...[...FOREIGN_FLAGS.keys()].map((name) => `--${name}`),
   ...'--allow-ffi --build-arg --help --no-concurrent-recompilation --noflush'.split(' '),
-  ...'--permission --proxy-mode --semi-space-growth-factor --write-docs'.split(' '),
+  ...'--invocation-count-for-turbofan --permission --proxy-mode --semi-space-growth-factor --write-docs'.split(
+    ' ',
+  ),
 ]);
 
 const isMetric = (name: string): boolean =>
