@@ -13,7 +13,7 @@ import { PassThrough } from 'node:stream';
 import t from 'tap';
 import type { Test } from 'tap';
 import type { ProxySubject } from '../../src/admin/subject.ts';
-import type { BoundSink, BoundSource, RunningSink } from '../../src/cli/command.ts';
+import type { BoundSink, BoundSource, RunningSink, SinkOptions } from '../../src/cli/command.ts';
 import { GLOBAL_FLAGS, type GlobalOptions } from '../../src/cli/flags/global.ts';
 import { readFlags } from '../../src/cli/flags/read.ts';
 import { drain, meaningOfHangUp, setOomScore, watchProcess } from '../../src/cli/lifecycle.ts';
@@ -21,6 +21,7 @@ import type { HangUp, remainingOf, StopReason } from '../../src/cli/lifecycle.ts
 import { localPolicyCounter, run } from '../../src/cli/run.ts';
 import { KpngError } from '../../src/errors.ts';
 import { newCounters } from '../../src/proxysocket/counters.ts';
+import { DEFAULT_LIMITS } from '../../src/proxysocket/limits.ts';
 import type { LocalChange, LocalSink } from '../../src/store/local-view.ts';
 
 /** What happens around a source and a sink while they run, with both made up. */
@@ -36,7 +37,10 @@ interface Setup {
   readonly startSource?: () => Promise<never>;
   readonly sink?: Partial<RunningSink>;
   readonly startSink?: () => Promise<never>;
+  readonly sinkOptions?: SinkOptions;
   readonly globals?: Partial<GlobalOptions>;
+  /** The flags on the command line. */
+  readonly flags?: readonly string[];
 }
 
 /** A source and a sink that note what is done to them, with health on a free port. */
@@ -62,10 +66,11 @@ async function setup(t: Test, options: Setup = {}) {
   };
   const sink: BoundSink = {
     word: 'to-fake',
-    options: { nodeName: 'n1' },
+    options: { nodeName: 'n1', ...options.sinkOptions },
     scope: 'local',
     start: async () => options.startSink?.() ?? running,
   };
+  const { flags = ['healthz-bind-address', 'admin-socket'] } = options;
   const healthzBindAddress = { host: '127.0.0.1', port: 0 };
   const defaults = defaultsOf(GLOBAL_FLAGS);
   const globals = { ...defaults, healthzBindAddress, adminSocket: '' };
@@ -79,7 +84,7 @@ async function setup(t: Test, options: Setup = {}) {
     hangUp: meaningOfHangUp('win32', false),
     command: [],
     settings: readFlags(
-      ['healthz-bind-address', 'admin-socket'].map((name) => ({ name, written: '', text: '' })),
+      flags.map((name) => ({ name, written: '', text: '' })),
       GLOBAL_FLAGS,
     ).settings,
   });
@@ -111,6 +116,20 @@ t.test('runs until a signal, then stops source and sink in order, with 0', async
     ['Starting', 'The first complete state is in place', 'Stopping', 'Stopped'],
   );
   t.same(process.eventNames(), [], 'signals are no one’s business any more');
+});
+
+t.test('metrics and health are served by default where connections are carried', async (t) => {
+  const globals = { metricsBindAddress: { host: '127.0.0.1', port: 0 } };
+  const limits = DEFAULT_LIMITS;
+  const carries = await setup(t, { globals, flags: [], sinkOptions: { limits } });
+  await Promise.all([carries.told('Serving metrics'), carries.url()]);
+  for (const sinkOptions of [{}, { limits, dryRun: true }]) {
+    const other = await setup(t, { globals, flags: [], sinkOptions });
+    await other.told('The first complete state is in place');
+    other.process.emit('SIGTERM', 'SIGTERM');
+    await other.ended;
+    t.notMatch(other.messages().join(), 'Serving');
+  }
 });
 
 t.test('a failure ends it with 1, a wrong configuration with 2', async (t) => {
