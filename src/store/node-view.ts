@@ -146,9 +146,9 @@ export class NodeEntry implements ServiceEntry {
     let updated = this.record.endpoints;
     const isAlone = isLarge && [earlier, this].every(({ record }) => areDistinct(record.endpoints));
     if (isAlone && isEqual(earlier.#rules(), this.#rules())) {
-      const [before, after] = [new Set(earlier.record.endpoints), new Set(updated)];
-      gone = [...before].filter((each) => !after.has(each)).map(({ podName }) => podName);
-      updated = updated.filter((each) => !before.has(each));
+      const before = new Set(earlier.record.endpoints);
+      updated = updated.filter((each) => !before.delete(each));
+      gone = [...before].map(({ podName }) => podName);
     }
     const changes = new Map<string, Endpoint | undefined>();
     for (const each of gone) if (known.has(each)) changes.set(each, undefined);
