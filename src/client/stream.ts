@@ -2,7 +2,7 @@
  * One Watch call. The gRPC library is loaded when the first stream is opened, so programs that take
  * their state from elsewhere never load it.
  */
-import type { ChannelOptions, Client, connectivityState, ServiceError } from '@grpc/grpc-js';
+import type { ChannelOptions, Client, connectivityState, StatusObject } from '@grpc/grpc-js';
 import { decodeOp, type StreamOp } from '../api/ops.ts';
 import { KpngError } from '../errors.ts';
 import type { Clock } from '../util/clock.ts';
@@ -87,8 +87,9 @@ export async function* readOperations(
       const seconds = connectTimeoutMs / 1000;
       throw new KpngError('KPNG_SOURCE_LOST', `No answer within ${seconds} s.`);
     }
-    const { code, message: whole, details } = cause as ServiceError;
-    const name = status[code] ?? `status ${code}`;
+    const { code, message: whole, details } = cause as Error & Partial<StatusObject>;
+    // grpc-js sets no status if it cannot decompress a message.
+    const name = status[code ?? status.INTERNAL] ?? `status ${code}`;
     const reason = tidy(details || whole);
     const hint =
       tls === undefined && connections.reached && !connected
@@ -191,6 +192,7 @@ function tidy(details: string): string {
         'no connection established: ',
       )
       .replace(/(?:Failed to connect|read ECONNRESET)$/, 'the server closed the connection')
+      .replace(/^undefined undefined: undefined$/, 'unsupported compression of a message')
       // Of an OpenSSL error, only the text is readable.
       .replace(/[0-9A-F]+:error:[0-9A-F]+:[^:]*:[^:]*:([^:]+):.*$/s, '$1')
       // Advice of Node that has no effect here.

@@ -1,10 +1,12 @@
 import t, { type Test } from 'tap';
 import { ServerCredentials } from '@grpc/grpc-js';
 import { readFile } from 'node:fs/promises';
-import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { createServer as createHttp2Server } from 'node:http2';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { parseTarget } from '../../src/client/target.ts';
 import { readTls } from '../../src/util/tls-files.ts';
+import { framed } from '../support/api-rig.ts';
 import { makeAuthority } from '../support/certs.ts';
 import { startClientRig, type ClientRig, startKpngServer } from '../support/kpng-server.ts';
 import { reset, service, setService, sync } from '../support/messages.ts';
@@ -60,13 +62,28 @@ async function mute(t: Test) {
       .on('close', () => sockets.delete(socket))
       .resume();
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const target = await listening(server);
   t.teardown(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { target: parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`), sockets };
+  return { target, sockets };
 }
+
+async function listening(server: Server) {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+}
+
+t.test('a message in a compression without a name is reported', async (t) => {
+  const server = createHttp2Server((_, response) => {
+    response.writeHead(200, { 'content-type': 'application/grpc' });
+    response.write(framed(new Uint8Array(3), 1));
+  });
+  t.teardown(() => server.close());
+  const { errors } = await startClientRig(t, { target: await listening(server) });
+  t.match((await errors.take()).message, /INTERNAL: unsupported compression of a message$/);
+});
 
 t.test('TLS', async (t) => {
   const authority = await makeAuthority(t);
