@@ -93,7 +93,9 @@ export function watchFile(options: FileWatcherOptions) {
     while (!signal.aborted) {
       hint = new AbortController();
       const hinted = hint.signal;
-      // Anew for each check: it may be another directory now.
+      // Watching blocks the process while a network mount does not answer; this does not.
+      await statusOf(path);
+      // Again for each check: the path may lead to another directory now.
       const watcher = watchDirectory();
       await check();
       if (changedAt !== undefined) await pause(limits.settleMs, clock, signal);
