@@ -55,8 +55,8 @@ const CLEARED_PER_INSERT = 2;
 
 /**
  * Remembers the target of each client. Records are kept in order of last use, so the first is both the next to expire
- * and the next to be evicted. A stale one is not used, and a few are dropped whenever a client is added: there are
- * no timers, and only `clearStale` visits all records.
+ * and the next to be evicted. Stale ones are dropped on access, and a few whenever a client is added: there are no
+ * timers, and only `clearStale` visits all records.
  */
 export class AffinityTable {
   readonly #records = new Map<string, AffinityRecord>();
@@ -79,7 +79,11 @@ export class AffinityTable {
   /** The client's target, which counts as a use; undefined if unknown, expired or gone. */
   use(client: string, now: number): Member | undefined {
     const record = this.#records.get(client);
-    if (record === undefined || this.#isStale(record, now)) return undefined;
+    if (record === undefined) return undefined;
+    if (this.#isStale(record, now)) {
+      this.forget(record);
+      return undefined;
+    }
     this.#touch(record, now);
     return record.target;
   }

@@ -225,7 +225,12 @@ function isUsable(member: Member, traffic: Traffic, rotation: Rotation, now: num
   return member.skippedUntil <= now || [...rotation].every((each) => each.skippedUntil > now);
 }
 
-function shuffle<T>(items: readonly T[], random: () => number): T[] {
-  const drawn = items.map((item) => ({ item, at: random() }));
-  return drawn.sort((a, b) => a.at - b.at).map(({ item }) => item);
+function shuffle<T>(items: T[], random: () => number): T[] {
+  for (let last = items.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(random() * (last + 1));
+    const held = items[last] as T;
+    items[last] = items[other] as T;
+    items[other] = held;
+  }
+  return items;
 }
