@@ -140,8 +140,8 @@ function joined(lists: readonly (readonly string[])[] | undefined): readonly str
 }
 
 /**
- * In canonical form: unspecified, multicast, broadcast, to which Linux binds TCP listeners. And the deprecated form of
- * IPv4 addresses, which not everything here reads as the same address.
+ * In canonical form: unspecified, multicast and broadcast (Linux binds TCP listeners to the latter two), and the
+ * deprecated `::192.0.2.1`, which ipaddr.js takes for an IPv4 address.
  */
 const NOT_ONE_HOST =
   /^(?:0\.0\.0\.0|(?:22[4-9]|23\d)\..*|255\.255\.255\.255|::|::\d+\..*|ff[\da-f]{2}:.*)$/;
