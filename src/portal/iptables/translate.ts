@@ -77,7 +77,7 @@ function overlaps(a: readonly string[], b: readonly string[], family: Family): s
   return networksOf([...within(a, b), ...within(b, a)], family);
 }
 
-/** In the order of kube-proxy's userspace mode. The comment has no quotes or special characters; Kubernetes names neither. */
+/** In the order of kube-proxy's userspace mode. Special characters, which Kubernetes names do not have, become `?`. */
 function matching(text: string, protocol: Protocol, port: number): string {
   const word = protocol.toLowerCase();
   const plain = text.replaceAll(/[^\x20-\x7E]|["\\]/g, '?').slice(0, MAX_COMMENT);

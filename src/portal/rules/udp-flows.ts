@@ -124,7 +124,8 @@ const FLOW = /\bdst=(\S+) sport=\d+ dport=(\d+) .*?\bsrc=(\S+) dst=\S+ sport=(\d
  * Each removal and each list walks the kernel's whole table. Up to `MAX_FLOW_ADDRESSES` addresses have a list each, with
  * their flows only; otherwise there is one list of all flows of a family.
  *
- * `host`: the addresses of this node. `flows`: which ones, as arguments of conntrack. Resolves with an error if flows stay; it is not retried.
+ * `host`: the addresses of this node. `flows`: which ones, as arguments of conntrack. Resolves with an error if flows
+ * stay; it is not retried.
  */
 export async function clearFlows(
   exec: Exec,
