@@ -33,12 +33,7 @@ export async function trackConnections(target: Target, tls: TlsMaterial | undefi
 
   const credentials = ChannelCredentials.createInsecure();
   const connector = credentials._createSecureConnector.bind(credentials);
-  Object.assign(credentials, {
-    _isSecure: () => secure !== undefined,
-    _createSecureConnector(...args: Parameters<typeof connector>) {
-      return { ...connector(...args), connect };
-    },
-  });
+  credentials._createSecureConnector = (...args) => ({ ...connector(...args), connect });
 
   return {
     credentials,
