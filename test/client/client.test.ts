@@ -214,11 +214,14 @@ t.test('the loss of a stream is noticed once the sink is done', async (t) => {
   next.settle();
 });
 
-t.test('abort ends a wait at once', async (t) => {
-  const { server, clock, stop, done, errors } = await startClientRig(t);
-  (await server.stream()).end();
-  await errors.take();
-  await until(() => clock.pending === 1);
+t.test('abort ends a wait at once, without the error of the last change set', async (t) => {
+  const sink = new RecordingSink({ automatic: false });
+  const { server, clock, stop, done, errors } = await startClientRig(t, { sink });
+  const stream = await server.answer(reset, a, sync);
+  (await sink.next()).settle(new Error('no'));
+  stream.end();
+  t.match([await errors.take(), await errors.take()], [{ code: 'KPNG_SINK_FAILED' }, {}]);
+  await until(() => clock.pending === 2);
   stop.abort();
   await done;
   t.equal(clock.pending, 0);

@@ -1,4 +1,5 @@
 import { execFileSync } from 'node:child_process';
+import { watch } from 'node:fs';
 import { mkdir, open, rename, rm, symlink, utimes, writeFile, appendFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -110,6 +111,30 @@ t.test('a ConfigMap volume: the kubelet swaps the link ..data', { skip: NO_LINKS
   t.strictSame(contents, ['one', 'two', 'three']);
   t.strictSame(errors, []);
 });
+
+const FEW_EVENTS = WINDOWS && 'Wine has few events';
+
+t.test(
+  'events lead to a check every 10 ms, by a watch that ends',
+  { skip: FEW_EVENTS },
+  async (t) => {
+    const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
+    const any = watch(path);
+    any.close();
+    const prototype = Object.getPrototypeOf(any) as typeof any;
+    const closed = t.capture(prototype, 'close', Reflect.get(prototype, 'close'));
+    const clock = new FakeClock();
+    const { contents, limits } = follow(t, path, clock);
+    await until(() => contents.length === 1 && clock.pending === 1);
+    await writeFile(path, 'two');
+    await until(() => closed().length === 1);
+    while (contents.length === 1) {
+      await until(() => clock.pending === 1);
+      clock.advance(1);
+    }
+    t.ok(clock.now() >= 10 + limits.settleMs, `${clock.now()} ms`);
+  },
+);
 
 // To Windows a path through a file is a path to nothing.
 const THROUGH_FILE = WINDOWS ? /no such file \(ENOENT\)$/ : /is not a directory \(ENOTDIR\)$/;
