@@ -2,7 +2,7 @@ import t, { type Test } from 'tap';
 import { ServerCredentials } from '@grpc/grpc-js';
 import { readFile } from 'node:fs/promises';
 import { createServer as createHttp2Server } from 'node:http2';
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { parseTarget } from '../../src/client/target.ts';
 import { readTls } from '../../src/util/tls-files.ts';
@@ -62,17 +62,12 @@ async function mute(t: Test) {
       .on('close', () => sockets.delete(socket))
       .resume();
   });
-  const target = await listening(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });
-  return { target, sockets };
-}
-
-async function listening(server: Server) {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+  return { target: parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`), sockets };
 }
 
 t.test('a message in a compression without a name is reported', async (t) => {
@@ -81,7 +76,9 @@ t.test('a message in a compression without a name is reported', async (t) => {
     response.write(framed(new Uint8Array(3), 1));
   });
   t.teardown(() => server.close());
-  const { errors } = await startClientRig(t, { target: await listening(server) });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const target = parseTarget(`127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const { errors } = await startClientRig(t, { target });
   t.match((await errors.take()).message, /INTERNAL: unsupported compression of a message$/);
 });
 
