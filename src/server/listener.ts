@@ -154,7 +154,7 @@ async function listenError(address: ListenAddress, cause: unknown): Promise<Kpng
 const NO_TLS =
   'the client does not speak TLS, which this server requires; set --api-client-tls-ca, for example';
 
-/** A server of TLS for HTTP/2. Publishes failed handshakes. */
+/** A TLS server for HTTP/2. Publishes failed handshakes. */
 function createTlsServer(tls: TlsMaterial): Server {
   const server = createSecureServer({
     ...serverContext(tls),

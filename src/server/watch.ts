@@ -131,8 +131,8 @@ export class Watch {
   }
 
   /**
-   * Sends the next piece, and the one after it when the client has taken that. The next request waits as long: a client
-   * that sends requests without reading must not fill the memory.
+   * Sends the next piece, and the one after it when the client has taken that. The next request is answered after the
+   * last piece: a client that sends requests without reading must not fill the memory.
    */
   #send(): void {
     if (this.#sending === undefined || this.#ended) return;

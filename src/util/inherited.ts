@@ -15,7 +15,7 @@ export interface InheritedSocket {
 /** Sockets for listeners of this thread: from the old process, or in a worker from the main thread. */
 const sockets = new Map<string, number[]>();
 const ports = new Map<string, number>();
-/** Inode numbers of those of the old process, by descriptor. */
+/** Inode numbers of the sockets of the old process, by descriptor. */
 let received = new Map<number, number | undefined>();
 
 function keyOf(...place: readonly [Protocol, address: string, port: number]): string {

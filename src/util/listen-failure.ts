@@ -20,15 +20,15 @@ export function listenCode(cause: string): ErrorCode {
 }
 
 /**
- * Why an address cannot be listened on. The message is only the reason: the program that listens at a TCP `place`, or
- * the system's message.
+ * Why a server cannot listen. The message is only the reason: the program that listens on the TCP `address`, if one is
+ * given and the program is found, or the system's message.
  */
 export async function listenFailure(
   cause: NodeJS.ErrnoException,
-  place?: HostPort,
+  address?: HostPort,
 ): Promise<KpngError> {
   const { code = '' } = cause;
-  const target = place && { protocol: 'TCP' as const, address: place.host, port: place.port };
+  const target = address && { protocol: 'TCP' as const, address: address.host, port: address.port };
   const holder = target && code === 'EADDRINUSE' ? await socketHolder(target) : undefined;
   const reason = holder === undefined ? messageOf(cause) : `${holder} listens there`;
   return new KpngError(listenCode(code), reason, { cause });
