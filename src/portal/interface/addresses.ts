@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { isIP, SocketAddress } from 'node:net';
 import type { KpngError } from '../../errors.ts';
+import { familyOf } from '../../util/family.ts';
 import type { HostAddress } from '../../util/host-addresses.ts';
 
 /** The addresses of the host at one moment. */
@@ -67,13 +68,10 @@ export async function hostHas(address: string): Promise<boolean> {
   }
 }
 
-/** The canonical form of a listed address. */
-export function canonicalAddress(text: string): string {
-  return text.includes(':') ? new SocketAddress({ address: text, family: 'ipv6' }).address : text;
-}
-
-/** The host of `10.0.0.1:80` or `[fe80::1%eth0]:80`, in canonical form; empty: it is not an address. */
+/** The host of `10.0.0.1:80` or `[fe80::1%eth0]:80`, as Node writes it; empty: it is not an address. */
 export function hostOf(place: string): string[] {
   const host = place.slice(0, place.lastIndexOf(':')).replaceAll(/^\[|%.*$|\]$/g, '');
-  return isIP(host) === 0 ? [] : [canonicalAddress(host)];
+  if (isIP(host) === 0) return [];
+  // Windows writes the end of some IPv6 addresses as an IPv4 address.
+  return [new SocketAddress({ address: host, family: `ipv${familyOf(host)}` }).address];
 }

@@ -14,7 +14,6 @@ import {
   toolFailure,
 } from '../exec.ts';
 import {
-  canonicalAddress,
   type ChangeOutcome,
   hostHas,
   type HostListing,
@@ -316,8 +315,8 @@ function listingOf(links: readonly Link[], name: string): HostListing {
   for (const link of links) {
     if (!isUp(link) && link.ifname !== name) continue;
     for (const each of link.addr_info ?? []) {
-      if (each.local === undefined) continue;
-      const address = canonicalAddress(each.local);
+      const { local: address } = each;
+      if (address === undefined) continue;
       if (isOurs(each) && link.ifname === name) ours.add(address);
       else others.push({ address, loopback: link.flags?.includes('LOOPBACK') === true });
     }

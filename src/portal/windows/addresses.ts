@@ -7,7 +7,6 @@ import { hostAddresses } from '../../util/host-addresses.ts';
 import { MAX_ADDRESS_LIST } from '../bounds.ts';
 import { systemExec, type Exec } from '../exec.ts';
 import {
-  canonicalAddress,
   type ChangeOutcome,
   hostHas,
   type HostListing,
@@ -59,10 +58,7 @@ export class WindowsInterface implements InterfaceAddresses {
   async open(): Promise<HostListing> {
     // Others stay recorded: they return with the interface.
     const ours = new Set(await this.#bindable(await this.#recorded()));
-    const others = this.#system
-      .host()
-      .map(({ address, loopback }) => ({ address: canonicalAddress(address), loopback }))
-      .filter(({ address }) => !ours.has(address));
+    const others = this.#system.host().filter(({ address }) => !ours.has(address));
     return { ours, others };
   }
 

@@ -23,9 +23,10 @@ t.test('connections that carry something count, in any language', async (t) => {
     '  TCP    10.96.0.3:80           192.0.2.9:41001        TIME_WAIT',
     '  TCP    [fd00:0:0:1::]:80      [2001:db8::9]:41000    HERGESTELLT',
     '  TCP    [fe80::1%12]:80        [fe80::2%12]:41000     ESTABLISHED',
+    '  TCP    [fd00::5efe:10.0.0.1]:80 [fd00::2]:41000      ESTABLISHED',
     '  UDP    10.96.0.4:53           *:*',
   ].join('\r\n');
-  t.same([...readConnections(text)], ['10.96.0.1', 'fd00:0:0:1::', 'fe80::1']);
+  t.same([...readConnections(text)], ['10.96.0.1', 'fd00:0:0:1::', 'fe80::1', 'fd00::5efe:a00:1']);
 });
 
 const RANGE = { first: 36_000, last: 36_009 };
