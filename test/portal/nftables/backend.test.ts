@@ -1,12 +1,15 @@
 import t from 'tap';
 import type { Exec } from '../../../src/portal/exec.ts';
 import { nftablesBackend } from '../../../src/portal/nftables/backend.ts';
+import { PortAllocator } from '../../../src/portal/proxy-ports.ts';
 import { canaryAddress } from '../../../src/portal/rules/canary.ts';
 import type { Elements } from '../../../src/portal/rules/backend.ts';
-import { elementsOf } from '../../support/portals.ts';
+import { RulePortal } from '../../../src/portal/rules/rule-portal.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
+import { elementsOf, wants } from '../../support/portals.ts';
 import { exits, FakeExec } from '../../support/fake-exec.ts';
 import { FakeNft } from '../../support/fake-nft.ts';
-import { CONFIG } from '../../support/rule-rigs.ts';
+import { CONFIG, CONTENT, NODE } from '../../support/rule-rigs.ts';
 
 const ROUTE = { mark: 0x40, table: 10_040, priority: 40 };
 const TABLE = 'kpng-userspace';
@@ -114,4 +117,32 @@ t.test('only the rules reach the canary’s port', async (t) => {
       { set: `proxy-ports${family}`, key: `tcp . ${proxyPort}`, value: '' },
     ]);
   }
+});
+
+t.test('transparent delivers TCP to the socket that all service ports share', async (t) => {
+  const fake = new FakeExec(({ file }) => (file === 'ip' ? { stdout: '[]\n[]\n' } : {}));
+  const { exec } = fake;
+  const allocator = new PortAllocator(undefined, Math.random);
+  const given = { allocator, exec, clock: new FakeClock(), interfaces: () => NODE };
+  const transparent = { route: ROUTE, socket: () => Promise.reject(new Error('not here')) };
+  const backend = nftablesBackend(exec, TABLE, transparent);
+  const portal = new RulePortal({ ...given, canary: () => CONTENT }, backend);
+  const idle = {
+    ...wants('d/idle', 'clusterIP 10.0.0.2:80'),
+    served: { internal: false, external: false },
+  };
+  const plan = portal.plan(
+    [wants('d/a', 'clusterIP 10.0.0.1:80'), idle, wants('d/dns', 'clusterIP 10.0.0.3:53/UDP')],
+    [],
+  );
+  const bound = [...plan].map(
+    ([name, all]) =>
+      [name, all.map((listen) => ({ listen, boundPort: listen.port || 40_001 }))] as const,
+  );
+  await portal.commit(bound);
+  await portal.close();
+  const script = fake.commands
+    .map(({ stdin = '' }) => stdin)
+    .find((text) => text.includes('listeners4'));
+  t.match(script, /element inet kpng-userspace listeners4 \{\ntcp : 40001\n\}/);
 });
