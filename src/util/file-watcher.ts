@@ -95,7 +95,7 @@ export function watchFile(options: FileWatcherOptions) {
       const hinted = hint.signal;
       // Watching blocks the process while a network mount does not answer; this does not.
       await statusOf(path);
-      // Again for each check: the path may lead to another directory now.
+      // Again for each check: the path may name another directory now.
       const watcher = watchDirectory();
       await check();
       if (changedAt !== undefined) await pause(limits.settleMs, clock, signal);

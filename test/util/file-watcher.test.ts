@@ -113,7 +113,7 @@ t.test('a ConfigMap volume: the kubelet swaps the link ..data', { skip: NO_LINKS
 });
 
 const NO_WINDOWS = WINDOWS && 'only on linux';
-t.test('events lead to checks, 10 ms apart; each watch ends', { skip: NO_WINDOWS }, async (t) => {
+t.test('events cause checks, 10 ms apart; each watch ends', { skip: NO_WINDOWS }, async (t) => {
   const path = join(t.testdir({ 'state.yaml': 'one' }), 'state.yaml');
   const any = watch(path);
   any.close();
